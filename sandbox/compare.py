@@ -1,0 +1,131 @@
+"""Compare variants of matrix multiplication with the libraries, the roofline and the pebble game.
+
+python -m sandbox.compare tiled
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from sandbox import plan, runner
+from sandbox.arguments import Parser, positive, seconds, shapes, sizes, writable
+from sandbox.machine import catalogue
+from sandbox.machine.here import this_machine
+from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
+from sandbox.registry import BrokenFile, Registry, discover
+from sandbox.report.console import Terminal
+from sandbox.report.files import as_csv, as_json
+from sandbox.report.table import report
+from sandbox.result import Result
+
+
+def parser() -> Parser:
+    """The command's arguments."""
+    p = Parser(prog="sandbox.compare", description=(__doc__ or "").splitlines()[0])
+    p.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a step (with the ladder up to it), cpu, gpu, all, or a file with variants",
+    )
+    add = p.add_argument
+    add("--n", type=sizes, default=[], metavar="256,512", help="square products (default 512)")
+    add("--shape", type=shapes, default=[], metavar="MxNxK", help="C (M x N) = A (M x K) B (K x N)")
+    add("--batch", type=positive, default=1, metavar="B", help="so many independent products")
+    add("--dtype", choices=ITEMSIZE, default="float32")
+    add("--layout", choices=LAYOUTS, default="nn", help="t: the operand lies transposed in memory")
+    add("--threads", type=positive, metavar="T", help="for what is parallel (default: 1, and all)")
+    add("--cache", choices=("warm", "cold"), default="warm", help="cold: flushed before each call")
+    add("--machine", metavar="NAME", help="ceilings of a catalogue machine instead of this one")
+    add("--rounds", type=positive, default=9, metavar="R", help="visits of each row (default 9)")
+    add("--timeout", type=seconds, default=60.0, metavar="S", help="seconds a stage (default 60)")
+    add("--json", type=writable, metavar="FILE", help="save the rows; - is standard output")
+    add("--csv", type=writable, metavar="FILE", help="the same as CSV")
+    add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
+    add("--list", action="store_true", help="show the variants and end")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    p = parser()
+    options = p.parse_args(arguments)
+    to_stdout = [x for x in (options.json, options.csv) if x and str(x) == "-"]
+    if len(to_stdout) > 1:
+        p.error("--json - and --csv - both want standard output: give one of them a file")
+    out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
+    registry = discover()
+    for broken in registry.broken:
+        err.print(f"warning: {broken}", soft_wrap=True)
+    if options.list:
+        out.print(_listing(registry))
+        return 0
+    try:
+        variants = plan.select(registry, options.names)
+        rows = plan.expand(variants, options.threads)
+        problems = _problems(options)
+        machine = catalogue.named(options.machine) if options.machine else None
+        plan.fits(rows, problems)
+    except (ValueError, BrokenFile) as error:
+        p.exit(2, f"error: {error}\n")
+    results: list[Result] = []
+    status = err.status("starting")
+    interactive = out.is_terminal and err.is_terminal
+    if interactive:
+        status.start()
+    try:
+        machine = machine or this_machine({t for _, t in rows}, options.remeasure, status.update)
+        cold = options.cache == "cold"
+        what = plan.Plan(rows, problems, machine, cold, options.rounds, options.timeout)
+        for found in runner.run(what, status.update):
+            results += found
+            status.stop()
+            out.print(report(found, machine, registry.variants))
+            if interactive:
+                status.start()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        status.stop()
+        _save(results, options)
+    for r in results:
+        if r.traceback:
+            err.print(f"\n{r.variant}, {r.threads} threads:\n{r.traceback}", soft_wrap=True)
+    asked = [r for r in results if not r.reference] or results
+    if all(r.skipped for r in asked):
+        err.print(f"error: {asked[0].variant}: {asked[0].skipped}", soft_wrap=True)
+        return 2
+    return int(any(r.verdict and not r.verdict.ok for r in results))
+
+
+def _problems(options: Namespace) -> list[Problem]:
+    squares = options.n or ([] if options.shape else [512])
+    wanted = [*((n, n, n) for n in squares), *options.shape]
+    return [Problem(*s, options.batch, options.dtype, options.layout) for s in wanted]
+
+
+def _save(results: Sequence[Result], options: Namespace) -> None:
+    for text, path in ((as_json, options.json), (as_csv, options.csv)):
+        if path and str(path) == "-":
+            sys.stdout.write(text(results))
+        elif path:
+            path.write_text(text(results), encoding="utf-8")
+
+
+def _listing(registry: Registry) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for header in ("variant", "device", "after", "idea"):
+        table.add_column(header, overflow="fold")
+    for v in registry.variants:
+        after = "reference" if v.reference else v.after or ""
+        table.add_row(*(Text(x) for x in (v.name, v.device, after, v.summary)))
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The ceilings of this machine: measured once, stored with their date, measured again on demand."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import filelock
+import platformdirs
+
+from sandbox import processes
+from sandbox.machine import Machine, Unit, detect
+from sandbox.result import Source
+from sandbox.roofline import Level
+
+
+def store() -> Path:
+    """Where measured ceilings are kept."""
+    return Path(platformdirs.user_cache_dir("matmul-sandbox", appauthor=False)) / "ceilings.json"
+
+
+def this_machine(
+    threads: Iterable[int], remeasure: bool = False, say: Callable[[str], None] = lambda text: None
+) -> Machine:
+    """This machine, with ceilings for each number of threads; `say` hears what is measured.
+
+    The store is read and written under a lock, so that two runs do not disturb each other. Where
+    it cannot be written the ceilings serve this run alone.
+    """
+    try:
+        store().parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(store().with_suffix(".lock")):
+            return _machine(_known(threads, remeasure, say, _load()))
+    except OSError:
+        return _machine(_known(threads, remeasure, say, {}))
+
+
+def _load() -> dict[str, Any]:
+    try:
+        data = json.loads(store().read_text(encoding="utf-8"))
+        return data if data.get("fingerprint") == detect.fingerprint() else {}
+    except (OSError, ValueError, AttributeError):  # none yet, or not one of ours
+        return {}
+
+
+def _known(
+    threads: Iterable[int], remeasure: bool, say: Callable[[str], None], data: dict[str, Any]
+) -> dict[str, Any]:
+    """The stored figures, completed by those that are missing."""
+    if remeasure or not data:
+        date = datetime.date.today().isoformat()
+        data = {"fingerprint": detect.fingerprint(), "date": date, "threads": {}}
+    last_level = max(detect.caches().values())[1]
+    array_bytes = min(4 * last_level, detect.available_bytes() // 8)
+    missing = [t for t in sorted(set(threads)) if str(t) not in data["threads"]]
+    for t in missing:
+        say(f"measuring the ceilings of this machine, {t} thread{'s' * (t > 1)}")
+        found = processes.in_child(
+            processes.context(detect.usable_cores()), _measure, t, array_bytes
+        )
+        data["threads"][str(t)] = found
+    if missing and store().parent.is_dir():
+        store().write_text(json.dumps(data, indent=1), encoding="utf-8")
+    return data
+
+
+def _measure(threads: int, array_bytes: int) -> dict[str, Any]:
+    from sandbox.machine import calibrate  # imports numba, which only a worker may
+
+    return calibrate.measure(threads, array_bytes)
+
+
+def _machine(data: dict[str, Any]) -> Machine:
+    cores, caches = detect.usable_cores(), detect.caches()
+    registers = detect.vector_registers_bytes()
+    chip = cores * registers + sum(total for _, total in caches.values())
+    units = []
+    for threads, found in ((int(t), x) for t, x in data["threads"].items()):
+        how, (bandwidth, _) = max(found["bandwidth"].items(), key=lambda item: item[1][0])
+        levels = Level("DRAM", chip, 1, bandwidth), Level("L1", caches[1][0] + registers, threads)
+        for arithmetic, (peak, spread) in found["peak"].items():
+            unit = Unit(
+                name=f"{arithmetic}, {threads} thread{'s' * (threads > 1)}",
+                device="cpu",
+                arithmetic=arithmetic,
+                threads=threads,
+                peak_flops=peak,
+                bandwidth=bandwidth,
+                t0_s=found["t0_s"],
+                article_bytes=max(caches.items())[1][1],
+                levels=levels,
+                source=Source("measured", f"measured ({how})"),
+                spread=spread,
+            )
+            units.append(unit)
+    note = f"measured {data['date']}"
+    return Machine(detect.processor(), cores, detect.installed_cores(), tuple(units), note)

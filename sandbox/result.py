@@ -1,0 +1,120 @@
+"""Frozen records of what was found out about one row, and their JSON form."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sandbox.problem import Problem
+from sandbox.roofline import work
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Is the answer right? `error` is the worst error over its allowance, None where not finite.
+
+    `refused` is why the variant itself takes no part in some of the cases that were tried.
+    """
+
+    ok: bool
+    error: float | None = None
+    reason: str | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call: the median over the rounds, with a distribution-free 95 % interval."""
+
+    median_s: float
+    low_s: float
+    high_s: float
+    rounds: int
+
+    @property
+    def spread(self) -> float:
+        """Half the interval over the median."""
+        return (self.high_s - self.low_s) / 2 / self.median_s
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the two ceilings come from: measured, datasheet or unknown."""
+
+    peak: str
+    bandwidth: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The roof over one row. FLOP/s, FLOP/byte, bytes; `spread` is the ceiling's own doubt.
+
+    `pebble_bytes` is the least that any schedule moves between DRAM and everything nearer.
+    """
+
+    ceiling_flops: float
+    bound_by: str
+    intensity: float
+    pebble_bytes: float
+    compulsory_bytes: int
+    source: Source
+    spread: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How fast the row is relative to the fastest correct reference with as many threads."""
+
+    value: float
+    to: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row. Raises ValueError where a variant that is not right is given a time."""
+
+    variant: str
+    device: str
+    reference: bool
+    unit: str
+    problem: Problem
+    threads: int
+    cache: str
+    verdict: Verdict | None = None
+    timing: Timing | None = None
+    bound: Bound | None = None
+    ratio: Ratio | None = None
+    skipped: str | None = None
+    traceback: str | None = None
+    machine: str = ""
+    versions: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.timing and not (self.verdict and self.verdict.ok):
+            raise ValueError(f"{self.variant}: only a variant that is right has a time")
+
+    @property
+    def flops(self) -> float | None:
+        """FLOP/s reached, by the median time."""
+        return work(self.problem.gemm) / self.timing.median_s if self.timing else None
+
+    @property
+    def of_roof(self) -> float | None:
+        """The fraction of the ceiling that was reached."""
+        return self.flops / self.bound.ceiling_flops if self.flops and self.bound else None
+
+    @property
+    def impossible(self) -> bool:
+        """Above the ceiling by more than the row's and the ceiling's spread together."""
+        if self.timing is None or self.of_roof is None or self.bound is None:
+            return False
+        return self.of_roof > 1 + self.timing.spread + self.bound.spread
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: dicts, lists, strings, numbers and None."""
+        data = asdict(self)
+        del data["problem"]["strided"]
+        data["gflops"] = self.flops / 1e9 if self.flops else None
+        data["of_roof"] = self.of_roof
+        data["impossible"] = self.impossible
+        return data

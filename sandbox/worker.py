@@ -1,0 +1,175 @@
+"""One row in a process of its own: it imports the variant, verifies it, and times it when asked.
+
+Nothing heavy is imported before `main` runs: the server that workers are forked from has numba and
+torch already, the parent never has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from sandbox import measure
+from sandbox.problem import Problem
+from sandbox.registry import Kernel, Variant, load
+from sandbox.result import Verdict
+
+if TYPE_CHECKING:
+    from sandbox.verify import Run
+
+_RACES = 20  # a race does not show every time
+
+
+def main(connection: Connection, v: Variant, threads: int, cores: int) -> None:
+    """Serve one row. Answers ("done", what), ("raised", one line, traceback); a compiler at work
+    says ("compiling", True) and ("compiling", False), and its time is nobody's fault."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    os.dup2(2, 1)  # what a variant prints must not mix with a table or JSON
+    row = None
+    while True:
+        try:
+            name, *args = connection.recv()
+        except EOFError:
+            return
+        try:
+            if row is None:
+                row = Row(connection, v, threads, cores)
+            connection.send(("done", getattr(row, name)(*args)))
+        except Exception as error:
+            connection.send(("raised", (_one_line(error), traceback.format_exc())))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join([f"{type(error).__name__}:", *str(error).split()][:40])
+
+
+class Row:
+    """A variant on so many threads, and the problem that it is being judged on."""
+
+    def __init__(self, connection: Connection, v: Variant, threads: int, cores: int) -> None:
+        import torch
+
+        from sandbox import verify
+
+        self._verify, self._torch = verify, torch
+        # Bound before the variant is imported, and looked at again whenever it has run.
+        watched = [(time, n) for n in ("perf_counter", "perf_counter_ns", "monotonic", "time")]
+        watched += [(torch, "matmul"), (measure, "clock"), (measure, "burst"), (verify, "Trial")]
+        self._watched = [(module, name, getattr(module, name)) for module, name in watched]
+        _report_compilation(connection)
+        self._v, self._threads, self._cores = v, threads, cores
+        self._own_threads = v.parallel and not v.reference
+        self._kernel: Kernel = load(v)
+
+    def versions(self) -> dict[str, str]:
+        """The libraries that answer, and which of its kernels OpenBLAS chose."""
+        import numba
+        import numpy as np
+        from threadpoolctl import threadpool_info
+
+        found = {"numpy": np.__version__, "torch": self._torch.__version__}
+        found["numba"] = numba.__version__
+        for library in threadpool_info():
+            if library["internal_api"] == "openblas":
+                found["openblas"] = f"{library['version']} {library['architecture']}"
+        build = self._torch.__config__.show()
+        if "Math Kernel Library Version " in build:
+            found["mkl"] = build.split("Math Kernel Library Version ")[1].split("-")[0]
+        return found
+
+    def verify(self, problem: Problem, cold: bool) -> Verdict | str:
+        """The verdict over all cases and over the problem itself; or why it takes no part."""
+        v, verify = self._v, self._verify
+        if why := self._refuses(problem):
+            return why
+        accuracy = v.accuracy or problem.dtype
+        self._use_threads(max(2, self._cores) if self._own_threads else self._threads)
+        verdict = verify.judge(
+            self._prepare,
+            self._refuses,
+            problem,
+            batched=v.batched,
+            accuracy=accuracy,
+            repeat=_RACES if self._own_threads else 1,
+        )
+        if not verdict.ok:
+            return verdict
+        self._use_threads(self._threads)
+        run = self._prepare(problem)
+        self._rng = verify.np.random.default_rng()
+        self._trial = verify.Trial(verify.Case(problem), v.batched, accuracy, seed=0)
+        self._call: Callable[[], None] = lambda: self._trial.call(run)
+        self._call()
+        whole = self.check()
+        if not whole.ok:
+            return whole
+        self._flush = _flusher() if cold else None
+        self._plan = measure.plan(self._call, cold)
+        worst = max(verdict.error or 0.0, whole.error or 0.0)
+        return Verdict(True, worst, refused=verdict.refused)
+
+    def burst(self) -> measure.Burst:
+        """One visit's times, on numbers that change before each of them."""
+        self._trial.choose(self._rng)
+        self._trial.poison()
+        change = lambda: self._trial.change(self._rng.standard_normal())  # noqa: E731
+        return measure.burst(self._call, change, self._flush, self._plan)
+
+    def check(self) -> Verdict:
+        """Is what the last call left right, and is the judge's own ground untouched?"""
+        for module, name, original in self._watched:
+            if getattr(module, name) is not original:
+                return Verdict(False, None, f"replaces {module.__name__}.{name}")
+        return self._trial.verdict()
+
+    def _prepare(self, problem: Problem) -> Run:
+        run: Run = self._kernel.function
+        return self._kernel.function(problem) if self._v.prepare else run
+
+    def _refuses(self, problem: Problem) -> str:
+        if self._v.device == "cpu" and problem.dtype not in ("float64", "float32", "float16"):
+            return f"NumPy has no {problem.dtype}"
+        return self._kernel.supports(problem)
+
+    def _use_threads(self, threads: int) -> None:
+        import numba
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(threads)
+        self._torch.set_num_threads(threads)
+        if self._own_threads:
+            numba.set_num_threads(threads)
+
+
+def _report_compilation(connection: Connection) -> None:
+    from numba.core import event
+
+    class Tell(event.Listener):  # type: ignore[misc]
+        depth = 0
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                connection.send(("compiling", True))
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                connection.send(("compiling", False))
+
+    event.register("numba:compile", Tell())
+
+
+def _flusher() -> Callable[[], None]:
+    """Reads and writes twice the last-level cache."""
+    import numpy as np
+
+    from sandbox.machine import detect
+
+    scratch = np.ones(2 * max(detect.caches().values())[1] // 8)
+    return lambda: np.add(scratch, 1.0, out=scratch)  # type: ignore[return-value]
