@@ -106,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _problems(options: Namespace) -> list[Problem]:
     squares = options.n or ([] if options.shape else [512])
     wanted = [*((n, n, n) for n in squares), *options.shape]
-    return [Problem(*s, options.batch, options.dtype, options.layout) for s in wanted]
+    batch, dtype, layout = options.batch, options.dtype, options.layout
+    return [Problem(m, n, k, batch, dtype, layout) for m, n, k in wanted]
 
 
 def _save(results: Sequence[Result], options: Namespace) -> None:

@@ -193,7 +193,7 @@ def _declaration(path: Path, node: ast.FunctionDef, call: ast.Call, doc: str) ->
     try:
         device, *rest = [ast.literal_eval(x) for x in call.args]
         options = {
-            word.arg: ast.literal_eval(word.value)
+            word.arg or "**": ast.literal_eval(word.value)
             for word in call.keywords
             if word.arg != "supports"
         }
@@ -215,7 +215,8 @@ def load(v: Variant) -> Kernel:
     else:
         sys.path.insert(0, str(v.path.parent))
         spec = importlib.util.spec_from_file_location(f"variant_{v.path.stem}", v.path)
-        assert spec and spec.loader
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,11 @@ UNIT_ROUNDOFF = {
     "float8_e4m3": 2.0**-13,
 }
 # A NaN that arithmetic does not make: where it is still there, nothing was written.
-_POISON = {2: np.uint16(0x7EDD), 4: np.uint32(0x7FC0DEAD), 8: np.uint64(0x7FF8DEADDEADDEAD)}
+_POISON: dict[int, np.unsignedinteger[Any]] = {
+    2: np.uint16(0x7EDD),
+    4: np.uint32(0x7FC0DEAD),
+    8: np.uint64(0x7FF8DEADDEADDEAD),
+}
 _GUARD = 64  # elements before and after, and it keeps arrays on cache-line boundaries
 _TF32 = 2 * 2.0**-10  # both inputs lose all but 10 bits, by truncation at worst
 _matmul = torch.matmul
@@ -67,7 +72,8 @@ def cases(problem: Problem) -> Iterator[Case]:
         for shape in ((45, 67, 90), (1, 5, 33), (130, 70, 65)):
             yield Case(replace(_resized(problem, *shape), strided=True), view=view)
     yield Case(replace(_resized(problem, 17, 19, 23), batch=3))
-    yield Case(_resized(problem, min(problem.m, 700) + 1, min(problem.n, 700) + 1, min(problem.k, 700) + 3))  # fmt: skip
+    near = (min(size, 700) for size in (problem.m, problem.n, problem.k))
+    yield Case(_resized(problem, *(size + off for size, off in zip(near, (1, 1, 3), strict=True))))
 
 
 def _resized(problem: Problem, m: int, n: int, k: int) -> Problem:
@@ -290,7 +296,7 @@ def _edge(bad: np.ndarray) -> str:
     _, m, n = bad.shape
     if bad.all():
         return ""
-    rows, columns = bad.any((0, 2)).nonzero()[0], bad.any((0, 1)).nonzero()[0]
+    rows, columns = (np.flatnonzero(bad.any(axes)) for axes in ((0, 2), (0, 1)))
     for word, found, size, other in (("row", rows, m, columns), ("column", columns, n, rows)):
         if len(found) == 1 and size > 1 and len(other) > 1:
             return f"the last {word}" if found[0] == size - 1 else f"{word} {found[0]}"

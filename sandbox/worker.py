@@ -52,10 +52,12 @@ class Row:
     """A variant on so many threads, and the problem that it is being judged on."""
 
     def __init__(self, connection: Connection, v: Variant, threads: int, cores: int) -> None:
+        import numpy as np
         import torch
 
         from sandbox import verify
 
+        np.seterr(all="ignore")  # the numbers that verification tries are meant to be awkward
         self._verify, self._torch = verify, torch
         # Bound before the variant is imported, and looked at again whenever it has run.
         watched = [(time, n) for n in ("perf_counter", "perf_counter_ns", "monotonic", "time")]
@@ -89,7 +91,7 @@ class Row:
             return why
         accuracy = v.accuracy or problem.dtype
         self._use_threads(max(2, self._cores) if self._own_threads else self._threads)
-        verdict = verify.judge(
+        verdict: Verdict = verify.judge(
             self._prepare,
             self._refuses,
             problem,
@@ -125,7 +127,8 @@ class Row:
         for module, name, original in self._watched:
             if getattr(module, name) is not original:
                 return Verdict(False, None, f"replaces {module.__name__}.{name}")
-        return self._trial.verdict()
+        verdict: Verdict = self._trial.verdict()
+        return verdict
 
     def _prepare(self, problem: Problem) -> Run:
         run: Run = self._kernel.function

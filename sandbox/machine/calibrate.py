@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -142,16 +143,16 @@ def _peak(dtype: str, threads: int) -> tuple[float, float]:
     start = clock()
     kernel(100_000, 0.5)
     steps = int(100_000 * _ROUND_S / (clock() - start))
-    return _best(threads * steps * flop, [lambda: kernel(steps, 0.5)] * threads)
+    return _best(threads * steps * flop, [partial(kernel, steps, 0.5)] * threads)
 
 
 def _bandwidth(threads: int, array_bytes: int) -> dict[str, tuple[float, float]]:
-    x, y, z = (np.full(array_bytes // 8, i, np.float64) for i in range(3))
-    parts = list(zip(*(np.array_split(v, threads) for v in (x, y, z)), strict=True))
+    """read counts the bytes of one array, copy of two, triad of three (McCalpin's STREAM)."""
+    arrays = [np.full(array_bytes // 8, i, np.float64) for i in range(3)]
+    parts = list(zip(*(np.array_split(x, threads) for x in arrays), strict=True))
     return {
-        "read": _best(x.nbytes, [lambda p=p: _read(p[0]) for p in parts]),
-        "copy": _best(2 * x.nbytes, [lambda p=p: _copy(p[0], p[1]) for p in parts]),
-        "triad": _best(3 * x.nbytes, [lambda p=p: _triad(*p) for p in parts]),
+        name: _best(count * array_bytes, [partial(kernel, *p[:count]) for p in parts])
+        for name, kernel, count in (("read", _read, 1), ("copy", _copy, 2), ("triad", _triad, 3))
     }
 
 
@@ -175,7 +176,7 @@ def measure(threads: int, array_bytes: int) -> dict[str, Any]:
     """The ceilings on so many threads: FLOP/s and bytes/s with their spread, T0 in seconds.
 
     `array_bytes` is the size of each array of the bandwidth tests, several times the last-level
-    cache. read counts one array, copy two, triad three (McCalpin's STREAM).
+    cache.
     """
     return {
         "peak": {dtype: _peak(dtype, threads) for dtype in ("fp32", "fp64")},
