@@ -1,0 +1,1 @@
+"""Each file reproduces one table or figure: `python -m experiments.NAME`."""

@@ -9,7 +9,13 @@ import numpy as np
 from sandbox.roofline import Gemm
 
 # Bytes an element; the order is the one in which messages list them.
-ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1}
+ITEMSIZE: dict[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3": 1,
+}
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
 

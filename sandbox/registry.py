@@ -17,7 +17,7 @@ from sandbox.problem import ITEMSIZE, Problem
 DEVICES = ("cpu", "gpu")
 ENTRY_POINTS = "sandbox.variants"
 _PACKAGE = Path(__file__).parent
-_UNITS = dict(zip(ITEMSIZE, ("fp64", "fp32", "fp16", "bf16", "fp8"), strict=True))
+UNITS = dict(zip(ITEMSIZE, ("fp64", "fp32", "fp16", "bf16", "fp8"), strict=True))
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -66,7 +66,7 @@ class Variant:
     def unit_for(self, dtype: str) -> str:
         """The arithmetic unit whose peak is this variant's ceiling."""
         unit = self.unit.get(dtype) if isinstance(self.unit, dict) else self.unit
-        return unit or _UNITS[dtype]
+        return unit or UNITS[dtype]
 
 
 def variant(

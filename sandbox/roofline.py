@@ -307,3 +307,11 @@ def _require_three_words(gemm: Gemm, fast_bytes: int) -> None:
         raise ValueError(
             f"fast memory of {fast_bytes} bytes is below {least}: one element of A, B and C"
         )
+
+
+if __name__ == "__main__":  # python -m sandbox.roofline; the model itself imports nothing
+    import sys
+
+    from sandbox.commands.roofline import main
+
+    sys.exit(main())

@@ -23,9 +23,13 @@ def store() -> Path:
 
 
 def this_machine(
-    threads: Iterable[int], remeasure: bool = False, say: Callable[[str], None] = lambda text: None
+    threads: Iterable[int] = (),
+    remeasure: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Machine:
-    """This machine, with ceilings for each number of threads; `say` hears what is measured.
+    """This machine, with ceilings for one thread, for all, and for each number in `threads`.
+
+    `say` hears what is measured.
 
     The store is read and written under a lock, so that two runs do not disturb each other. Where
     it cannot be written the ceilings serve this run alone.
@@ -55,7 +59,8 @@ def _known(
         data = {"fingerprint": detect.fingerprint(), "date": date, "threads": {}}
     last_level = max(detect.caches().values())[1]
     array_bytes = min(4 * last_level, detect.available_bytes() // 8)
-    missing = [t for t in sorted(set(threads)) if str(t) not in data["threads"]]
+    wanted = {1, detect.usable_cores(), *threads}
+    missing = [t for t in sorted(wanted) if str(t) not in data["threads"]]
     for t in missing:
         say(f"measuring the ceilings of this machine, {t} thread{'s' * (t > 1)}")
         found = processes.in_child(

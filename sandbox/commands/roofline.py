@@ -1,0 +1,161 @@
+"""The model's figures for a machine: what `python -m sandbox.roofline` prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from sandbox import roofline as model
+from sandbox.arguments import Parser, positive, writable
+from sandbox.machine import Machine, Unit, catalogue
+from sandbox.machine.here import this_machine
+from sandbox.problem import ITEMSIZE, Problem
+from sandbox.registry import UNITS
+from sandbox.report.console import Terminal
+from sandbox.report.table import scaled, significant
+
+_EFFICIENCIES = (0.5, 0.8, 0.9)
+
+
+@dataclass(frozen=True)
+class UnitFigures:
+    """One arithmetic unit at one size N: FLOP/s, bytes/s, bytes, FLOP/byte, seconds.
+
+    `moved_into` holds the bound in bytes for each level, `n_for` the N that reaches 50, 80 and
+    90 % of the peak in spite of the fixed cost `t0_s`.
+    """
+
+    unit: str
+    peak_flops: float
+    bandwidth: float
+    source: str
+    ridge: float
+    n_star: float
+    fast_bytes: int
+    intensity_limit: float
+    compulsory_bytes: int
+    pebble_bytes: float
+    best_schedule_bytes: int
+    best_schedule: str
+    intensity: float
+    ceiling_flops: float
+    bound_by: str
+    moved_into: dict[str, float]
+    t0_s: float
+    n_for: dict[str, float]
+
+
+def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
+    """What the model says of an N x N x N product on a unit.
+
+    `storage` is what counts as fast memory: `all` that is on the chip, with the safe bound; or the
+    last-level cache alone with the article's asymptotic bound.
+    """
+    dtype = {unit: dtype for dtype, unit in UNITS.items()}.get(unit.arithmetic, "float32")
+    gemm = Problem(n, n, n, dtype=dtype).gemm
+    article = storage == "article"
+    fast = unit.article_bytes if article else unit.fast_bytes
+    least = model.article_pebble_bytes(gemm, fast) if article else model.pebble_bytes(gemm, fast)
+    best = model.best_schedule(gemm, fast)
+    ridge = model.ridge(unit.peak_flops, unit.bandwidth)
+    flop_per_byte = model.intensity(gemm, least)
+    roof = model.ceiling(unit.peak_flops, unit.bandwidth, flop_per_byte)
+    return UnitFigures(
+        unit=unit.name,
+        peak_flops=unit.peak_flops,
+        bandwidth=unit.bandwidth,
+        source=f"{unit.source.peak}, {unit.source.bandwidth}",
+        ridge=ridge,
+        n_star=model.n_star(ridge, ITEMSIZE[dtype]),
+        fast_bytes=fast,
+        intensity_limit=model.intensity_limit(gemm, fast),
+        compulsory_bytes=model.compulsory_bytes(gemm),
+        pebble_bytes=least,
+        best_schedule_bytes=best.moved_bytes,
+        best_schedule=f"{best.stationary} {best.rows}x{best.cols}",
+        intensity=flop_per_byte,
+        ceiling_flops=roof.flops,
+        bound_by=roof.bound_by,
+        moved_into={
+            level.name: level.bytes
+            for level in model.level_bounds(gemm, unit.levels[1:], unit.peak_flops)
+        },
+        t0_s=unit.t0_s,
+        n_for={
+            f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops) for e in _EFFICIENCIES
+        },
+    )
+
+
+def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -> Group:
+    """The figures of all units side by side."""
+    table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
+    table.add_column("", overflow="fold")
+    for f in found:
+        table.add_column(f.unit.replace(", ", "\n"), justify="right", overflow="fold")
+
+    def row(name: str, *cells: str) -> None:
+        table.add_row(Text(name), *(Text(c) for c in cells))
+
+    row("peak", *(scaled(f.peak_flops, "FLOP/s") for f in found))
+    row("DRAM", *(scaled(f.bandwidth, "B/s") for f in found))
+    row("ridge I*, FLOP/byte", *(significant(f.ridge, 4) for f in found))
+    row("N* = 3 s I* / 2", *(str(int(f.n_star + 0.5)) for f in found))
+    row("fast memory M", *(scaled(f.fast_bytes, "B") for f in found))
+    row("I_max for large N", *(f"{f.intensity_limit:.0f}" for f in found))
+    row("")
+    row(f"N = {n}: compulsory", *(scaled(f.compulsory_bytes, "B") for f in found))
+    row("pebble-game bound", *(scaled(f.pebble_bytes, "B") for f in found))
+    row("best known schedule", *(scaled(f.best_schedule_bytes, "B") for f in found))
+    row("  keeping blocks of", *(f.best_schedule for f in found))
+    row("intensity, at most", *(significant(f.intensity) for f in found))
+    row("ceiling", *(scaled(f.ceiling_flops, "FLOP/s") for f in found))
+    row("bound by", *(f.bound_by for f in found))
+    for level in found[0].moved_into:
+        row(f"into {level} at least", *(scaled(f.moved_into[level], "B") for f in found))
+    row("")
+    row("fixed cost T0", *(scaled(f.t0_s, "s") for f in found))
+    for e in found[0].n_for:
+        row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" for f in found))
+    what = {"all": "all storage on the chip, with the safe bound"}
+    what["article"] = "the last-level cache, with the article's bound"
+    head = Text(f"{machine.name}   {machine.cores} of {machine.of_cores} cores", style="bold")
+    notes = Text(f"Ceilings {machine.note}. Fast memory: {what[storage]}.")
+    return Group(head, Text(), table, Text(), notes)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    p = Parser(prog="sandbox.roofline", description=__doc__)
+    add = p.add_argument
+    add("--machine", metavar="NAME", help=f"instead of this one: {', '.join(catalogue.names())}")
+    add("--storage", choices=("article", "all"), default="all", help="what is fast memory")
+    add("--n", type=positive, default=512, metavar="N", help="N x N x N (default 512)")
+    add("--json", type=writable, metavar="FILE", help="save the figures; - is standard output")
+    add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
+    options = p.parse_args(arguments)
+    err = Terminal(sys.stderr)
+    try:
+        if options.machine:
+            machine = catalogue.named(options.machine)
+        else:
+            machine = this_machine(remeasure=options.remeasure, say=err.print)
+    except ValueError as error:
+        p.exit(2, f"error: {error}\n")
+    found = [figures(unit, options.n, options.storage) for unit in machine.units]
+    text = json.dumps({"machine": machine.name, "units": [asdict(f) for f in found]}, indent=1)
+    to_stdout = str(options.json) == "-"
+    Terminal(sys.stderr if to_stdout else sys.stdout).print(
+        page(machine, found, options.n, options.storage)
+    )
+    if to_stdout:
+        print(text)
+    elif options.json:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    return 0
