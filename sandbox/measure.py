@@ -21,20 +21,24 @@ _LONG_S = 0.1  # a call this long hides what is cold at its start
 
 @dataclass(frozen=True)
 class Plan:
-    """How a row is visited: `samples` times in a burst, `repeats` calls are timed together."""
+    """How a row is visited: `samples` times in a burst, `repeats` calls are timed together.
+
+    `warm_s` is for how long calls are made and forgotten first.
+    """
 
     samples: int
     repeats: int
+    warm_s: float
 
 
 @dataclass(frozen=True)
 class Burst:
-    """What one visit found, in seconds: the median call; a call on numbers that just changed and
-    the same call again; how long the visit took by this process's clock."""
+    """What one visit found, in seconds: the median call; a call on numbers that just changed, and
+    the same call again (None where not tried); the whole visit by this process's clock."""
 
     call_s: float
     fresh_s: float
-    again_s: float
+    again_s: float | None
     total_s: float
 
 
@@ -52,7 +56,8 @@ def plan(call: Callable[[], None], cold: bool) -> Plan:
             call()
         seconds = (clock() - start) / 200
     repeats = 1 if cold else max(1, math.ceil(_SAMPLE_S / seconds))
-    return Plan(min(max(1, round(BURST_S / (seconds * repeats))), 500), repeats)
+    samples = min(max(1, round(BURST_S / (seconds * repeats))), 500)
+    return Plan(samples, repeats, 0.0 if seconds > _LONG_S else _WARM_S)
 
 
 def burst(
@@ -60,10 +65,12 @@ def burst(
     change: Callable[[], None],
     flush: Callable[[], None] | None,
     plan: Plan,
+    again: bool,
 ) -> Burst:
     """Make some calls and forget them, then time `plan.samples` times `plan.repeats` calls.
 
     `change` makes the next call a new problem, `flush` empties the caches; neither is timed.
+    `again` asks for the time of a call on numbers that did not change, too.
     """
     begin = clock()
 
@@ -76,18 +83,18 @@ def burst(
         return (clock() - start) / repeats
 
     change()
-    first = timed(1)
-    while first < _LONG_S and clock() - begin < _WARM_S:
+    while clock() - begin < plan.warm_s:
         call()
     samples = []
     for _ in range(plan.samples):
         change()
         samples.append(timed(plan.repeats))
-    change()
-    fresh, again = timed(1), timed(1)
-    change()
-    call()
-    return Burst(statistics.median(samples), fresh, again, clock() - begin)
+    fresh = samples[-1]
+    if plan.repeats > 1:
+        change()
+        fresh = timed(1)
+    repeated = timed(1) if again else None
+    return Burst(statistics.median(samples), fresh, repeated, clock() - begin)
 
 
 def remembers(bursts: Sequence[Burst]) -> bool:
@@ -95,9 +102,9 @@ def remembers(bursts: Sequence[Burst]) -> bool:
 
     Bursts in which a call takes as long as the clock's noise prove nothing.
     """
-    fresh = statistics.median(b.fresh_s for b in bursts)
-    again = statistics.median(b.again_s for b in bursts)
-    return fresh > 2 * again and fresh - again > 5e-5
+    pairs = [(b.fresh_s, b.again_s) for b in bursts if b.again_s is not None]
+    fresh, again = (statistics.median(x) for x in zip(*pairs, strict=True))
+    return bool(fresh > 2 * again and fresh - again > 5e-5)
 
 
 def clocks_disagree(walls: Sequence[float], bursts: Sequence[Burst]) -> bool:

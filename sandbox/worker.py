@@ -115,12 +115,12 @@ class Row:
         worst = max(verdict.error or 0.0, whole.error or 0.0)
         return Verdict(True, worst, refused=verdict.refused)
 
-    def burst(self) -> measure.Burst:
-        """One visit's times, on numbers that change before each of them."""
+    def burst(self, again: bool) -> measure.Burst:
+        """One visit: times on numbers that change before each, and where asked on the same."""
         self._trial.choose(self._rng)
         self._trial.poison()
         change = lambda: self._trial.change(self._rng.standard_normal())  # noqa: E731
-        return measure.burst(self._call, change, self._flush, self._plan)
+        return measure.burst(self._call, change, self._flush, self._plan, again)
 
     def check(self) -> Verdict:
         """Is what the last call left right, and is the judge's own ground untouched?"""
