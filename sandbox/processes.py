@@ -36,14 +36,21 @@ def context(cores: int) -> BaseContext:
         return multiprocessing.get_context("spawn")
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(_PRELOAD)
-    kept = {name: os.environ.pop(name) for name in _SET_BY_ROW if name in os.environ}
     # A race needs two threads to show, whatever the number of cores. OpenBLAS starts its threads
-    # when it is loaded: one is none.
-    os.environ |= {"NUMBA_NUM_THREADS": str(max(2, cores)), "OPENBLAS_NUM_THREADS": "1"}
+    # when it is loaded: one is none. A worker that is killed leaves semaphores to the tracker,
+    # which removes them; that is no news.
+    ours = {
+        "NUMBA_NUM_THREADS": str(max(2, cores)),
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning",
+    }
+    kept = {name: os.environ.pop(name) for name in (*_SET_BY_ROW, *ours) if name in os.environ}
+    os.environ |= ours
     try:
         forkserver.ensure_running()
     finally:
-        del os.environ["NUMBA_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]
+        for name in ours:
+            del os.environ[name]
         os.environ |= kept
     return found
 
@@ -104,6 +111,9 @@ class Worker:
         try:
             self._connection.send(message)
             while True:
+                if self.resident_bytes > self.limit_bytes:
+                    limit = self.limit_bytes / 2**30
+                    raise Lost(f"took more than {limit:.1f} GiB of memory during {stage}")
                 if self._connection.poll(_POLL_S):
                     kind, answer = self._connection.recv()
                     if kind == "done":
@@ -121,9 +131,6 @@ class Worker:
                     raise Lost(f"no end of {stage} within {timeout:g} s (--timeout gives it more)")
                 if compiler_left < 0:
                     raise Lost(f"still compiling after {_COMPILE_S:g} s")
-                if self.resident_bytes > self.limit_bytes:
-                    limit = self.limit_bytes / 2**30
-                    raise Lost(f"took more than {limit:.1f} GiB of memory during {stage}")
         except (EOFError, OSError):
             self._process.join(2)
             raise Lost(f"{_ending(self._process.exitcode)} during {stage}") from None

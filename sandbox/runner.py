@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from sandbox import measure, processes
@@ -18,6 +19,7 @@ from sandbox.registry import Variant, discover
 from sandbox.result import Result, Verdict
 
 _BUDGET_S = 2.0  # a row that has been timed this long is left alone after the least rounds
+_SPIN_S = 0.06  # after its last call a thread pool spins this long, and would slow the next row
 _LEAST_ROUNDS = 6  # with fewer no distribution-free interval covers 95 %
 
 
@@ -36,7 +38,8 @@ class Row:
 
     def lose(self, why: Lost) -> None:
         """The row ends here, and its worker with it; the others go on."""
-        self.verdict, self.traceback = Verdict(False, None, str(why)), why.traceback
+        if not self.skipped:
+            self.verdict, self.traceback = Verdict(False, None, str(why)), why.traceback
         self.end()
 
     def end(self) -> None:
@@ -116,13 +119,19 @@ def _verify(
 
     say(f"{problem.shape}: compiling and verifying, {len(left)} to go")
     pool = ThreadPoolExecutor(cores)
+    pending = [pool.submit(verify, row) for row in rows]
     try:
-        for done in [pool.submit(verify, row) for row in rows]:
+        for done in pending:
             done.result()
     except KeyboardInterrupt:
         pool.shutdown(wait=False, cancel_futures=True)
         for row in rows:
-            row.end()
+            if row.verdict is None:  # not the variant's fault
+                row.skipped = row.skipped or "interrupted"
+        started = [future for future in pending if not future.cancelled()]
+        while wait(started, 0.05).not_done:  # a worker may just be starting
+            for row in rows:
+                row.end()
         raise
     pool.shutdown()
 
@@ -140,6 +149,8 @@ def _time(plan: Plan, rows: list[Row], problem: Problem, say: Callable[[str], No
                 _visit(plan, row, turn in closely[id(row)])
             except Lost as why:
                 row.lose(why)
+            if row.threads > 1:
+                time.sleep(_SPIN_S)
     for row in rows:
         if row.alive:
             try:

@@ -35,6 +35,9 @@ _POISON: dict[int, np.unsignedinteger[Any]] = {
 }
 _GUARD = 64  # elements before and after, and it keeps arrays on cache-line boundaries
 _TF32 = 2 * 2.0**-10  # both inputs lose all but 10 bits, by truncation at worst
+_SMALL = 2**28  # multiplications
+_REPEATS, _RACES = 3, 5  # calls of a parallel variant, on each case and on the long one
+_LONG = (200, 200, 8000)  # milliseconds a thread
 _matmul = torch.matmul
 
 SHAPES = (
@@ -148,6 +151,7 @@ class Trial:
         self._reference: tuple[np.ndarray, np.ndarray] | None = None
         self._chosen = (0, 0, 0, 0)
         self._stale: list[tuple[int, int]] = []
+        self._asked, self._lazy = False, ""
 
     def call(self, run: Run) -> None:
         """The whole problem: one call a product where the variant takes no batch."""
@@ -157,6 +161,7 @@ class Trial:
     def poison(self) -> None:
         """Make every element of out one that only the variant can make right."""
         self._out[...] = self._poison
+        self._asked = False
 
     def choose(self, rng: np.random.Generator) -> None:
         """Choose the element of a and the element of b that `change` changes from now on."""
@@ -167,18 +172,27 @@ class Trial:
             self._stale.append((i, j))
 
     def change(self, value: float) -> None:
-        """Give the chosen elements another value, and the private copies with them."""
+        """Give the chosen elements another value, and the private copies with them.
+
+        The element of out that hangs on both is poisoned: has the call since the last change
+        written there?
+        """
         i, j, x, y = self._chosen
         if self._stale:
-            self._a_view[0, i, x] = self._a[0, i, x] = value
-            self._b_view[0, y, j] = self._b[0, y, j] = -value
+            if self._asked and self._unwritten()[:, i, j].any():
+                self._lazy = f"a call returned before it had written c{[i, j]}"
+            self._asked = True
+            self._out[:, i, j] = self._poison
+            self._a_view[:, i, x] = self._a[:, i, x] = value
+            self._b_view[:, y, j] = self._b[:, y, j] = -value
 
     def verdict(self) -> Verdict:
         """Judge what lies in out now, the inputs and the guard bands."""
-        reason = self._touched()
+        got = self._out.astype(np.float64)  # first of all: what is written later comes too late
+        reason = self._lazy or self._touched()
         if reason:
             return Verdict(False, None, f"{self._case}: {reason}")
-        return self._compare(*self._expected())
+        return self._compare(got, *self._expected())
 
     def _expected(self) -> tuple[np.ndarray, np.ndarray]:
         """A B and |A| |B|; once computed, only changed rows and columns are computed again."""
@@ -186,10 +200,10 @@ class Trial:
             self._reference = _oracle(self._a, self._b)
         elif self._stale:
             i, j = (sorted(set(x)) for x in zip(*self._stale, strict=True))
-            rows = _oracle(self._a[:1, i], self._b[:1])
-            columns = _oracle(self._a[:1], self._b[:1, :, j])
+            rows = _oracle(self._a[:, i], self._b)
+            columns = _oracle(self._a, self._b[:, :, j])
             for whole, row, column in zip(self._reference, rows, columns, strict=True):
-                whole[:1, i], whole[:1, :, j] = row, column
+                whole[:, i], whole[:, :, j] = row, column
         self._stale = []
         return self._reference
 
@@ -204,8 +218,10 @@ class Trial:
                 return f"writes outside its input {name}"
         return "" if _only_inside(self._out, self._out_raw, self._poison) else "writes outside out"
 
-    def _compare(self, reference: np.ndarray, magnitude: np.ndarray) -> Verdict:
-        got = self._out.astype(np.float64)
+    def _unwritten(self) -> np.ndarray:
+        return np.asarray(_bits(self._out) == _bits(np.asarray(self._poison)))
+
+    def _compare(self, got: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Verdict:
         allowance = self._allowance(reference, magnitude)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             error = abs(got - reference)
@@ -214,7 +230,8 @@ class Trial:
             # Within one rounding of overflow, infinity and the largest number are both right.
             overflow = abs(reference) + allowance > float(np.finfo(self._out.dtype).max)
             same |= overflow & np.isinf(got) & (np.sign(got) == np.sign(reference))
-            right = (error <= allowance) | same  # NaN is never <=
+            # NaN is never <=; an infinite answer allows no other.
+            right = ((error <= allowance) & np.isfinite(reference)) | same
             over = np.where(same, 0, error / allowance)
         finite = over[np.isfinite(over)]
         worst = float(finite.max(initial=0))
@@ -241,7 +258,7 @@ class Trial:
         self, bad: np.ndarray, got: np.ndarray, reference: np.ndarray, mistake: str
     ) -> str:
         """Which elements are wrong, in what pattern, and the first of them."""
-        unwritten = bad & (_bits(self._out) == _bits(np.asarray(self._poison)))
+        unwritten = bad & self._unwritten()
         if unwritten[bad].all():
             kind = "never written"
         else:
@@ -261,25 +278,33 @@ class Trial:
         if not got.any():
             return "all zero"
         others = {}
-        if p.m == p.n:
+        if p.m == p.n > 1:
             others["the transpose of the product"] = reference.swapaxes(1, 2)
-        if p.n == p.k:
+        if p.n == p.k > 1:
             others["a times b transposed"] = _oracle(a, b.swapaxes(1, 2))[0]
-        if p.m == p.k:
+        if p.m == p.k > 1:
             others["a transposed times b"] = _oracle(a.swapaxes(1, 2), b)[0]
         for name, other in others.items():
             if (abs(got - other) <= allowance + 1e-5 * abs(other)).all():
                 return name
+        error = abs(got - reference)
+        if (error > allowance).mean() < 0.1:  # rounding spares few
+            return ""
         for name, rounding in (("TF32", _TF32), ("BF16", 8 * _TF32)):
-            if (abs(got - reference) <= allowance + rounding * magnitude).all():
+            if (error <= allowance + rounding * magnitude).all():
                 return f"no more accurate than {name}"
         return ""
 
 
 def _oracle(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A B and |A| |B| in float64."""
+    """A B and |A| |B| in float64; small ones on one thread, lest its pool spin beside another's."""
     a64, b64 = (torch.from_numpy(x.astype(np.float64)) for x in (a, b))
-    return _matmul(a64, b64).numpy(), _matmul(a64.abs(), b64.abs()).numpy()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if a.size * b.shape[-1] < _SMALL else threads)
+    try:
+        return _matmul(a64, b64).numpy(), _matmul(a64.abs(), b64.abs()).numpy()
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _only_inside(inner: np.ndarray, raw: np.ndarray, fill: np.generic) -> bool:
@@ -298,7 +323,7 @@ def _edge(bad: np.ndarray) -> str:
         return ""
     rows, columns = (np.flatnonzero(bad.any(axes)) for axes in ((0, 2), (0, 1)))
     for word, found, size, other in (("row", rows, m, columns), ("column", columns, n, rows)):
-        if len(found) == 1 and size > 1 and len(other) > 1:
+        if len(found) == 1 and size > 1 and (len(other) > 1 or size == bad.size):
             return f"the last {word}" if found[0] == size - 1 else f"{word} {found[0]}"
         if found[-1] == size - 1 and len(found) == size - found[0] < size:
             return f"{word}s from {found[0]} on"
@@ -312,25 +337,31 @@ def judge(
     *,
     batched: bool,
     accuracy: str,
-    repeat: int,
+    parallel: bool,
 ) -> Verdict:
-    """Try all cases, each `repeat` times (a race does not show every time), until one fails."""
+    """Try all cases until one fails; `parallel` ones more than once, since a race does not show
+    every time, and last a long one, in which threads are interrupted however few the cores are."""
+    trials = [(case, _REPEATS if parallel else 1) for case in cases(problem)]
+    trials += [(Case(_resized(problem, *_LONG)), _RACES)] * parallel
     worst, refused = 0.0, None
-    for seed, case in enumerate(cases(problem)):
+    for seed, (case, repeat) in enumerate(trials):
         if why := refuses(case.problem):
             refused = refused or f"{case}: {why}"
             continue
         run = prepare(case.problem)
+        trial = Trial(case, batched, accuracy, seed)
         for _ in range(repeat):
-            verdict = _try(run, case, batched, accuracy, seed)
+            trial.poison()
+            trial.call(run)
+            verdict = trial.verdict()
             if not verdict.ok:
                 return _reads_outside(run, case, batched, accuracy, seed) or verdict
             worst = max(worst, verdict.error or 0.0)
     return Verdict(True, worst, refused=refused)
 
 
-def _try(run: Run, case: Case, batched: bool, accuracy: str, seed: int, *fill: float) -> Verdict:
-    trial = Trial(case, batched, accuracy, seed, *fill)
+def _try(run: Run, case: Case, batched: bool, accuracy: str, seed: int, fill: float) -> Verdict:
+    trial = Trial(case, batched, accuracy, seed, fill)
     trial.call(run)
     return trial.verdict()
 
