@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import NoReturn
+
+from sandbox.report.console import Terminal
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that states the mistake in one line and exits with code 2."""
+
+    def print_help(self, file: object = None) -> None:
+        """To standard output, even where its reader has gone."""
+        Terminal(sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (--help shows what there is)\n")
@@ -16,6 +23,8 @@ class Parser(argparse.ArgumentParser):
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""
+    if len(text) > 12:
+        raise argparse.ArgumentTypeError(f"{text[:12]}... is too large a number")
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
@@ -51,9 +60,14 @@ def seconds(text: str) -> float:
 
 def writable(text: str) -> Path:
     """A file that can be written, tried before any work is done; - is standard output."""
+    path = Path(text)
     if text != "-":
         try:
-            Path(text).open("a").close()
-        except OSError as error:
-            raise argparse.ArgumentTypeError(f"cannot write {text}: {error.strerror}") from None
-    return Path(text)
+            is_new = not path.exists()
+            path.open("a").close()
+            if is_new:
+                path.unlink()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise argparse.ArgumentTypeError(f"cannot write {text!r}: {reason}") from None
+    return path

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -20,8 +21,10 @@ from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import BrokenFile, Registry, discover
 from sandbox.report.console import Terminal
 from sandbox.report.files import as_csv, as_json
-from sandbox.report.table import report
+from sandbox.report.table import report, row_name
 from sandbox.result import Result
+
+_STDOUT = Path("-")
 
 
 def parser() -> Parser:
@@ -54,10 +57,10 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     p = parser()
-    options = p.parse_args(arguments)
-    to_stdout = [x for x in (options.json, options.csv) if x and str(x) == "-"]
-    if len(to_stdout) > 1:
-        p.error("--json - and --csv - both want standard output: give one of them a file")
+    options = p.parse_intermixed_args(arguments)
+    if options.json and options.json == options.csv:
+        p.error(f"--json and --csv cannot both be {options.json}: give one of them another file")
+    to_stdout = _STDOUT in (options.json, options.csv)
     out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
     registry = discover()
     for broken in registry.broken:
@@ -69,12 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         variants = plan.select(registry, options.names)
         rows = plan.expand(variants, options.threads)
         problems = _problems(options)
-        machine = catalogue.named(options.machine) if options.machine else None
+        machine = None if options.machine is None else catalogue.named(options.machine)
         plan.fits(rows, problems)
     except (ValueError, BrokenFile) as error:
         p.exit(2, f"error: {error}\n")
     results: list[Result] = []
-    status = err.status("starting")
+    status = err.status("starting", spinner="line")
     interactive = out.is_terminal and err.is_terminal
     if interactive:
         status.start()
@@ -90,12 +93,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 status.start()
     except KeyboardInterrupt:
         return 130
+    except (OSError, RuntimeError) as error:  # no room for the output, or for a child process
+        p.exit(2, f"error: {error}\n")
     finally:
         status.stop()
-        _save(results, options)
+        _save(results, options, p)
     for r in results:
         if r.traceback:
-            err.print(f"\n{r.variant}, {r.threads} threads:\n{r.traceback}", soft_wrap=True)
+            err.print(f"\n{row_name(r)}:\n{r.traceback}", soft_wrap=True)
     asked = [r for r in results if not r.reference] or results
     if all(r.skipped for r in asked):
         err.print(f"error: {asked[0].variant}: {asked[0].skipped}", soft_wrap=True)
@@ -110,12 +115,15 @@ def _problems(options: Namespace) -> list[Problem]:
     return [Problem(m, n, k, batch, dtype, layout) for m, n, k in wanted]
 
 
-def _save(results: Sequence[Result], options: Namespace) -> None:
+def _save(results: Sequence[Result], options: Namespace, p: Parser) -> None:
     for text, path in ((as_json, options.json), (as_csv, options.csv)):
-        if path and str(path) == "-":
-            sys.stdout.write(text(results))
-        elif path:
-            path.write_text(text(results), encoding="utf-8")
+        try:
+            if path == _STDOUT:
+                Terminal(sys.stdout).write(text(results))
+            elif path:
+                path.write_text(text(results), encoding="utf-8")
+        except OSError as error:
+            p.exit(2, f"error: cannot write {path}: {error.strerror}\n")
 
 
 def _listing(registry: Registry) -> Table:

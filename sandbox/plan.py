@@ -36,8 +36,8 @@ def fits(rows: Sequence[tuple[Variant, int]], problems: Iterable[Problem]) -> No
         need = len(rows) * (p.held_bytes + _PROCESS_BYTES) + cores * p.judged_bytes
         if need > free:
             raise ValueError(
-                f"{p.shape} {p.dtype} needs {need / 1e9:.0f} GB for {len(rows)} rows, "
-                f"{free / 1e9:.0f} GB are free: choose a smaller size or fewer rows"
+                f"{p.shape} {p.dtype} needs {need / 1e9:,.1f} GB for {len(rows)} rows, "
+                f"{free / 1e9:,.1f} GB are free: choose a smaller size or fewer rows"
             )
 
 
@@ -56,8 +56,11 @@ def select(registry: Registry, names: Sequence[str]) -> list[Variant]:
         elif (known := registry.get(name)) is not None:
             found = registry.ladder(known) if len(names) == 1 else [known]
         elif name.endswith(".py") or "/" in name or Path(name).is_file():
-            found = read(Path(name).resolve())
-            registry.add(found)
+            path = Path(name).resolve()
+            found = [v for v in registry.variants if v.path.resolve() == path]
+            if not found:
+                found = read(path)
+                registry.add(found)
         else:
             known_names = [v.name for v in registry.variants] + ["all", *DEVICES]
             near = difflib.get_close_matches(name, known_names, 1)

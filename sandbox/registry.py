@@ -24,8 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class BrokenFile(Exception):
     """A file that gives no variant: its path, the line where it goes wrong, and how."""
 
-    def __init__(self, path: Path, line: int, message: str) -> None:
-        super().__init__(f"{path}:{line}: {message}")
+    def __init__(self, path: Path | str, line: int | None, message: str) -> None:
+        super().__init__(f"{path}{f':{line}' if line else ''}: {message}")
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Variant:
     accuracy: str | None = None
     batched: bool = False
     prepare: bool = False
+    module: str | None = None  # as what it is imported; None for a file that is in no package
 
     @property
     def summary(self) -> str:
@@ -144,9 +145,9 @@ def discover() -> Registry:
     """The built-in variants and those that installed packages offer as entry points."""
     registry = Registry()
     readable: list[list[Variant]] = []
-    for path in _files():
+    for module in _modules():
         try:
-            readable.append(read(path))
+            readable.append(read(_origin(module), module))
         except BrokenFile as error:
             registry.broken.append(error)
     # A file that bears its variant's name owns the name, whatever else claims it.
@@ -159,59 +160,102 @@ def discover() -> Registry:
     return registry
 
 
-def _files() -> Iterator[Path]:
+def _modules() -> Iterator[str]:
     for device in DEVICES:
-        yield from sorted(p for p in (_PACKAGE / device).glob("*.py") if p.name[0] != "_")
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        spec = importlib.util.find_spec(point.module)
-        if spec and spec.origin:
-            yield Path(spec.origin)
+        files = (p for p in (_PACKAGE / device).glob("*.py") if p.name[0] != "_")
+        yield from sorted(f"sandbox.{device}.{p.stem}" for p in files)
+    yield from sorted({p.module for p in importlib.metadata.entry_points(group=ENTRY_POINTS)})
 
 
-def read(path: Path) -> list[Variant]:
+def _origin(module: str) -> Path:
+    """The file of a module; raises BrokenFile where there is none."""
+    package, *rest = module.split(".")
+    if package == "sandbox":
+        return _PACKAGE.joinpath(*rest).with_suffix(".py")
+    try:
+        spec = importlib.util.find_spec(module)  # imports the packages around it
+    except Exception as error:
+        raise BrokenFile(
+            f"entry point {module}", None, f"{type(error).__name__}: {error}"
+        ) from None
+    if not (spec and spec.has_location and spec.origin):
+        raise BrokenFile(f"entry point {module}", None, "there is no such file")
+    return Path(spec.origin)
+
+
+def read(path: Path, module: str | None = None) -> list[Variant]:
     """The variants that a file declares; raises BrokenFile where it declares none."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except SyntaxError as error:
         raise BrokenFile(path, error.lineno or 1, f"syntax error: {error.msg}") from None
-    except (OSError, ValueError) as error:
-        raise BrokenFile(path, 1, getattr(error, "strerror", None) or str(error)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise BrokenFile(path, None, getattr(error, "strerror", None) or str(error)) from None
     module_doc = ast.get_docstring(tree) or ""
     found = [
-        _declaration(path, node, call, ast.get_docstring(node) or module_doc)
+        _declaration(path, module, node, call, ast.get_docstring(node) or module_doc)
         for node in tree.body
         if isinstance(node, ast.FunctionDef)
         for call in node.decorator_list
         if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == "variant"
     ]
     if not found:
-        raise BrokenFile(path, 1, 'no variant: put @variant("cpu") above a function run(a, b, out)')
+        message = 'no variant: put @variant("cpu") above a function run(a, b, out)'
+        raise BrokenFile(path, None, message)
     return found
 
 
-def _declaration(path: Path, node: ast.FunctionDef, call: ast.Call, doc: str) -> Variant:
+def _declaration(
+    path: Path, module: str | None, node: ast.FunctionDef, call: ast.Call, doc: str
+) -> Variant:
     try:
-        device, *rest = [ast.literal_eval(x) for x in call.args]
+        arguments = [_literal(x) for x in call.args]
         options = {
-            word.arg or "**": ast.literal_eval(word.value)
+            word.arg or "**": _literal(word.value)
             for word in call.keywords
             if word.arg != "supports"
         }
-        bound = inspect.signature(variant).bind(device, *rest, **options).arguments
+        bound = inspect.signature(variant).bind(*arguments, **options).arguments
+        bound.setdefault("name", node.name)
+        _check(bound)
     except (ValueError, TypeError) as error:
-        message = f"@variant: {error or 'its first argument is the device'}"
-        raise BrokenFile(path, call.lineno, message) from None
-    if bound.pop("device") not in DEVICES:
-        raise BrokenFile(path, call.lineno, f"@variant: the device is one of {DEVICES}")
-    bound.setdefault("name", node.name)
-    return Variant(device=device, path=path, line=node.lineno, doc=doc, **bound)
+        raise BrokenFile(path, call.lineno, f"@variant: {error}") from None
+    return Variant(path=path, line=node.lineno, doc=doc, module=module, **bound)
+
+
+def _literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError):
+        message = f"{ast.unparse(node)} has to be a literal: the file is read, not run"
+        raise ValueError(message) from None
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raises ValueError for a value that is none for its option."""
+    if options["device"] not in DEVICES:
+        raise ValueError(f"the device is one of {DEVICES}, not {options['device']!r}")
+    name = options["name"]
+    if not (isinstance(name, str) and name.strip() == name != "" and name.isprintable()):
+        raise ValueError(f"{name!r} is no name")
+    if name in ("all", *DEVICES):
+        raise ValueError(f"the name {name!r} stands for a group: choose another")
+    kinds = {bool: (bool,), int: (int,), type(None): (str, dict, type(None))}
+    defaults = inspect.signature(variant).parameters
+    for option in options.keys() - {"device", "name"}:
+        if not isinstance(options[option], kinds[type(defaults[option].default)]):
+            raise ValueError(f"{option}={options[option]!r} is of the wrong type")
+    if options.get("products", 1) < 1:
+        raise ValueError("products is 1 or more")
 
 
 def load(v: Variant) -> Kernel:
-    """Import the variant's file, which runs it. For workers only."""
-    _declared.clear()
-    if v.path.is_relative_to(_PACKAGE):
-        importlib.import_module(".".join(("sandbox", v.device, v.path.stem)))
+    """Import the variant's file, which runs it. For workers only.
+
+    Raises LookupError where that declares no variant of the name that was read.
+    """
+    if v.module:
+        importlib.import_module(v.module)
     else:
         sys.path.insert(0, str(v.path.parent))
         spec = importlib.util.spec_from_file_location(f"variant_{v.path.stem}", v.path)
@@ -220,4 +264,8 @@ def load(v: Variant) -> Kernel:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
+    if v.name not in _declared:
+        raise LookupError(
+            f'the function has another name when it runs: give @variant name="{v.name}"'
+        )
     return _declared[v.name]

@@ -24,7 +24,13 @@ def named(name: str) -> Machine:
         raise ValueError(f"unknown machine {name!r}: choose from {', '.join(names())}")
     data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     units = tuple(_unit(u) for u in data["unit"])
-    return Machine(data["name"], data["cores"], data["cores"], units, "data sheet, not measured")
+    return Machine(
+        data["name"],
+        data["cores"],
+        data["cores"],
+        units,
+        "from the data sheet of another machine, not measured",
+    )
 
 
 def _unit(u: dict[str, Any]) -> Unit:

@@ -13,6 +13,7 @@ import joblib
 import psutil
 
 _CPUS = Path("/sys/devices/system/cpu")
+_CGROUP = Path("/sys/fs/cgroup")
 # Where the system does not say. Generous: a bound with more fast memory is weaker, never wrong.
 _ASSUMED = {1: 128 << 10, 2: 2 << 20, 3: 64 << 20}
 
@@ -73,10 +74,11 @@ def _cache_folders() -> Iterator[Path]:
 def available_bytes() -> int:
     """Memory that can be taken without swapping, within the cgroup's limit."""
     free = int(psutil.virtual_memory().available)
-    cgroup = Path("/sys/fs/cgroup")
     try:
-        limit = int((cgroup / "memory.max").read_text())
-        return min(free, limit - int((cgroup / "memory.current").read_text()))
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        kinds = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        return min(free, limit - used + int(kinds.get("inactive_file", 0)))  # files can be dropped
     except (OSError, ValueError):  # no such limit
         return free
 

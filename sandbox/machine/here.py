@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +35,40 @@ def this_machine(
     The store is read and written under a lock, so that two runs do not disturb each other. Where
     it cannot be written the ceilings serve this run alone.
     """
+    with _lock():
+        return _machine(_known(threads, remeasure, say, _load()))
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    lock = filelock.FileLock(store().with_suffix(".lock"))
     try:
         store().parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(store().with_suffix(".lock")):
-            return _machine(_known(threads, remeasure, say, _load()))
-    except OSError:
-        return _machine(_known(threads, remeasure, say, {}))
+        lock.acquire()
+    except (OSError, NotImplementedError):  # nothing can be written there, or not be locked
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _load() -> dict[str, Any]:
+    """What is stored of this machine; nothing where that is not one of ours from end to end."""
     try:
         data = json.loads(store().read_text(encoding="utf-8"))
-        return data if data.get("fingerprint") == detect.fingerprint() else {}
-    except (OSError, ValueError, AttributeError):  # none yet, or not one of ours
+        _machine(data)
+        return data if data["fingerprint"] == detect.fingerprint() else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
+
+
+def _save(data: dict[str, Any]) -> None:
+    """All of it or nothing, wherever this process is interrupted."""
+    new = store().with_suffix(".new")
+    with suppress(OSError):
+        new.write_text(json.dumps(data, indent=1), encoding="utf-8")
+        new.replace(store())
 
 
 def _known(
@@ -67,8 +88,8 @@ def _known(
             processes.context(detect.usable_cores()), _measure, t, array_bytes
         )
         data["threads"][str(t)] = found
-    if missing and store().parent.is_dir():
-        store().write_text(json.dumps(data, indent=1), encoding="utf-8")
+    if missing:
+        _save(data)
     return data
 
 

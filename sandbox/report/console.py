@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TextIO
 
 from rich.console import Console
@@ -20,13 +19,22 @@ class Terminal(Console):
         super().__init__(
             file=stream,
             color_system=None if plain else "auto",
+            force_terminal=False if plain else None,  # nor what FORCE_COLOR asks for
             markup=False,
             highlight=False,
             emoji=False,
             soft_wrap=False,
         )
 
+    def write(self, text: str) -> None:
+        """Text just as it is."""
+        try:
+            self.file.write(text)
+            self.file.flush()
+        except BrokenPipeError:
+            self.on_broken_pipe()
+
     def on_broken_pipe(self) -> None:
         """Say no more, and let the work be finished and saved."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())

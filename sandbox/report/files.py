@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_type_hints
 
 from sandbox.result import Result
 
@@ -17,14 +18,27 @@ def as_json(results: Sequence[Result]) -> str:
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """One line a row under one header; nested names are joined with a dot."""
+    """One line a row under one header; nested names are joined with a dot.
+
+    The header does not depend on what was found out, but for the libraries' names in `versions`.
+    """
     flat = [_flat(r.to_json()) for r in results]
-    names = list(dict.fromkeys(name for row in flat for name in row))
+    known = [name for name in _names(Result) if name not in ("problem.strided", "versions")]
+    parents = {name.rpartition(".")[0] for name in known} | {"versions"}
+    names = dict.fromkeys([*known, *(name for row in flat for name in row)])
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    header = [name for name in names if name not in parents]
+    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
     return text.getvalue()
+
+
+def _names(record: Any) -> Iterator[str]:
+    """The header that a record's annotations make."""
+    for name, hint in get_type_hints(record).items():
+        nested = [kind for kind in (hint, *get_args(hint)) if is_dataclass(kind)]
+        yield from (f"{name}.{inner}" for inner in _names(nested[0])) if nested else [name]
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

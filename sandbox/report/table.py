@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.columns import Columns
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
-from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -23,22 +23,48 @@ _DISPENSABLE = ("", "+-", "err", "GFLOP/s", "thr", "of roof")
 
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
-    """Three significant digits with an SI prefix: 6.39 ms, 11.5 MB."""
-    for prefix, factor in zip(("T", "G", "M", "k", "", "m", "u"), range(12, -9, -3), strict=True):
-        if value >= 0.9995 * 10.0**factor:
-            return f"{significant(value / 10.0**factor, digits)} {prefix}{unit}"
-    return f"{significant(value * 1e9, digits)} n{unit}" if value else f"0 {unit}"
+    """So many significant digits with an SI prefix, of a number from 0 on: 6.39 ms, 11.5 MB."""
+    if not value:
+        return f"0 {unit}"
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1]) // 3 * 3
+    exponent = min(max(exponent, -9), 12)
+    prefix = ("n", "u", "m", "", "k", "M", "G", "T")[exponent // 3 + 3]
+    return f"{significant(value / 10.0**exponent, digits)} {prefix}{unit}"
 
 
 def significant(x: float, digits: int = 3) -> str:
     """So many significant digits without an exponent, never cutting whole ones."""
-    before = len(str(int(abs(x)))) if abs(x) >= 1 else 0
-    return f"{x:.{max(0, digits - before)}f}"
+    exponent = int(f"{x:.{digits - 1}e}".split("e")[1])
+    return f"{x:.{max(0, digits - 1 - exponent)}f}"
 
 
 def percent(x: float) -> str:
     """One decimal below 10 %."""
+    if 0 < x < 0.0005:
+        return "<0.1%"
     return f"{100 * x:.1f}%" if x < 0.0995 else f"{100 * x:.0f}%"
+
+
+def row_name(r: Result) -> str:
+    """A row as messages name it."""
+    return f"{r.variant} ({r.threads} thread{'s' * (r.threads > 1)})"
+
+
+class Trimmed:
+    """What it holds, one space from the left and without blanks at the ends of lines."""
+
+    def __init__(self, content: RenderableType) -> None:
+        self._content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        options = options.update_width(max(1, options.max_width - 1))
+        for line in console.render_lines(self._content, options, pad=False):
+            while line and not line[-1].text.strip():
+                line.pop()
+            yield Segment(" " * bool(line))
+            yield from line[:-1]
+            yield from (Segment(s.text.rstrip(), s.style) for s in line[-1:])
+            yield Segment.line()
 
 
 class Fitted:
@@ -48,11 +74,11 @@ class Fitted:
         self._headers, self._rows = headers, rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        kept = list(self._headers)
+        kept, unlimited = list(self._headers), options.update_width(10_000)
         for header in ("none", *_DISPENSABLE):
             kept = [h for h in kept if h != header]
             table = self._table(kept)
-            if Measurement.get(console, options, table).maximum <= options.max_width:
+            if Measurement.get(console, unlimited, table).maximum <= options.max_width:
                 break
         yield table
 
@@ -60,21 +86,26 @@ class Fitted:
         table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
         for header in kept:
             left = header in ("step", "")
-            table.add_column(header, justify="left" if left else "right", overflow="fold")
+            table.add_column(
+                header,
+                justify="left" if left else "right",
+                overflow="fold",
+                no_wrap=header != "step",
+            )
         for style, cells in self._rows:
             shown = [Text(c) for h, c in zip(self._headers, cells, strict=True) if h in kept]
             table.add_row(*shown, style=style)
         return table
 
 
-def report(results: Sequence[Result], machine: Machine, variants: Iterable[Variant]) -> Group:
+def report(results: Sequence[Result], machine: Machine, variants: Iterable[Variant]) -> Trimmed:
     """Everything about one problem: what holds for all rows, the rows, and what they mean."""
     parts: list[RenderableType] = [_title(results[0], machine), Text()]
     parts += [_ceilings(results, machine), _sources(results, machine), Text()]
     parts += [_rows(results), Text(), *_notes(results)]
     if line := _conclusion(results, list(variants)):
         parts.append(line)
-    return Group(*(Padding(p, (0, 0, 0, 1)) for p in parts))
+    return Trimmed(Group(*parts))
 
 
 def _title(first: Result, machine: Machine) -> RenderableType:
@@ -118,9 +149,11 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
 def _intensity(widest: Unit, results: Sequence[Result]) -> str:
     gemm = results[0].problem.gemm
     least = pebble_bytes(gemm, widest.fast_bytes)
+    most = intensity(gemm, least)
     bound_by = {r.bound.bound_by for r in results if r.bound}
     word = "compute-bound" if bound_by == {"compute"} else f"bound by {', '.join(sorted(bound_by))}"
-    return f"intensity {intensity(gemm, least):.1f}: {word}" if least else "nothing to move"
+    in_cache = bound_by == {"compute"} and most < ridge(widest.peak_flops, widest.bandwidth)
+    return f"intensity {most:.1f}: {'stays in cache' if in_cache else word}"
 
 
 def _sources(results: Sequence[Result], machine: Machine) -> Text:
@@ -148,8 +181,8 @@ def _rows(results: Sequence[Result]) -> Fitted:
 def _cells(r: Result) -> tuple[str, ...]:
     name, threads = r.variant, str(r.threads)
     if r.timing is None or r.flops is None:
-        word = "skipped" if r.skipped else "wrong" if r.verdict else "unknown"
-        return (name, threads, "-", "", "", "", f"{word}, see below", "", "")
+        word = "skipped" if r.skipped else "failed" if r.traceback else "wrong"
+        return (name, threads, word if r.skipped or r.verdict else "unknown", *[""] * 6)
     error = (r.verdict and r.verdict.error) or 0.0
     bar = "#" * max(1, round(_BAR * min(1.0, r.of_roof))) if r.of_roof is not None else ""
     return (
@@ -157,10 +190,10 @@ def _cells(r: Result) -> tuple[str, ...]:
         threads,
         scaled(r.timing.median_s, "s"),
         percent(r.timing.spread) if r.timing.rounds > 1 else "?",
-        significant(r.flops / 1e9) if r.flops < 1e12 else f"{r.flops / 1e9:.0f}",
+        significant(r.flops / 1e9),
         "-" if r.of_roof is None else percent(r.of_roof),
         "impossible" if r.impossible else bar,
-        "-" if r.ratio is None else significant(r.ratio.value, 3 if r.ratio.value >= 1 else 2),
+        "-" if r.ratio is None else significant(r.ratio.value, 3 if r.ratio.value >= 0.995 else 2),
         f"{error:.2f}".removeprefix("0"),
     )
 
@@ -168,13 +201,14 @@ def _cells(r: Result) -> tuple[str, ...]:
 def _notes(results: Sequence[Result]) -> list[Text]:
     notes = []
     for r in results:
-        name = f"{r.variant} ({r.threads} thread{'s' * (r.threads > 1)})"
+        name = row_name(r)
         if r.skipped:
-            notes.append(Text(f"{name} is left out: {r.skipped}.", style="dim"))
+            notes.append(Text(f"{r.variant} is left out: {r.skipped}.", style="dim"))
         elif r.verdict and not r.verdict.ok:
-            notes.append(Text(f"{name} is wrong: {r.verdict.reason}.", style="red"))
+            word = "failed" if r.traceback else "is wrong"
+            notes.append(Text(f"{name} {word}: {r.verdict.reason}.", style="red"))
         elif r.verdict and r.verdict.refused:
-            notes.append(Text(f"{name} does not take all shapes: {r.verdict.refused}."))
+            notes.append(Text(f"{r.variant} does not take all shapes: {r.verdict.refused}."))
         if r.impossible:
             text = f"{name} is {percent(r.of_roof or 0)} of its ceiling, more than both spreads "
             text += "allow, and not ranked: that ceiling is too low. Measure it again: --remeasure."
@@ -182,7 +216,8 @@ def _notes(results: Sequence[Result]) -> list[Text]:
         if r.timing and r.timing.spread > _NOISY:
             text = f"{name} is noisy: {scaled(r.timing.low_s, 's')} to"
             notes.append(Text(f"{text} {scaled(r.timing.high_s, 's')}.", style="yellow"))
-    return notes + ([Text()] if notes else [])
+    once = list({note.plain: note for note in notes}.values())
+    return once + ([Text()] if once else [])
 
 
 def _conclusion(results: Sequence[Result], variants: list[Variant]) -> Text | None:
@@ -194,13 +229,18 @@ def _conclusion(results: Sequence[Result], variants: list[Variant]) -> Text | No
     after = next((v.after for v in variants if v.name == last.variant), None)
     before = [r for r in steps if r.variant == after]
     assert last.timing
-    said = []
+    times, to = [], []
     if before and before[-1].timing:
         gain = before[-1].timing.median_s / last.timing.median_s
-        said.append(f"{last.variant} is {significant(gain, 2)} times {before[-1].variant}")
-    to = []
-    if last.ratio:
+        times.append(f"{significant(gain, 2)} times {before[-1].variant}")
+    if last.ratio and last.ratio.value >= 1:
+        times.append(f"{significant(last.ratio.value, 2)} times {last.ratio.to}")
+    elif last.ratio:
         to.append(f"{significant(1 / last.ratio.value, 2)} times to {last.ratio.to}")
     if last.of_roof:
-        to.append(f"{significant(1 / last.of_roof, 2)} to the roof")
-    return Text("; ".join([*said, ", ".join(to)]) + ".") if said or to else None
+        to.append(f"{significant(1 / last.of_roof, 2)} {'' if to else 'times '}to the roof")
+    if times:
+        said = "; ".join(filter(None, (f"{last.variant} is {' and '.join(times)}", ", ".join(to))))
+    else:
+        said = f"{last.variant}: {', '.join(to)}"
+    return Text(f"{said}.") if times or to else None
