@@ -1,0 +1,309 @@
+"""Ceilings: of the catalogue, measured, stored; and what this process may use of its machine."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox.machine import catalogue, detect, here
+
+ROOT = Path(__file__).parents[1]
+FOUND = {
+    "peak": {"fp32": [1e11, 0.01], "fp64": [5e10, 0.02]},
+    "bandwidth": {"read": [2e10, 0.1], "copy": [3e10, 0.2], "triad": [2.5e10, 0.1]},
+    "t0_s": 1e-7,
+}
+
+
+def test_the_catalogue_has_the_figures_of_the_article():
+    m = catalogue.named("gh200")
+    assert m.cores == 72
+    cpu, cuda, tensor = (
+        m.unit("cpu", "fp32", 72),
+        m.unit("gpu", "fp32", 1),
+        m.unit("gpu", "tf32", 1),
+    )
+    assert (cpu.peak_flops, cpu.bandwidth, cpu.article_bytes) == (7.1e12, 512e9, 117e6)
+    assert (cuda.peak_flops, cuda.bandwidth, cuda.article_bytes) == (67e12, 4.0e12, 50e6)
+    assert (tensor.peak_flops, tensor.bandwidth) == (494e12, 4.0e12)
+    for unit in m.units:
+        assert unit.source.peak == unit.source.bandwidth == "datasheet"
+        assert [level.name for level in unit.levels] == ["DRAM", "L1"]
+        assert unit.levels[0].fast_bytes > unit.article_bytes
+        assert unit.levels[1].memories * unit.levels[1].fast_bytes <= unit.levels[0].fast_bytes
+
+
+def test_a_machine_that_is_not_in_the_catalogue():
+    with pytest.raises(ValueError, match="gh200"):
+        catalogue.named("../gh200")
+
+
+def test_fewer_threads_have_their_share_of_the_peak():
+    m = catalogue.named("gh200")
+    assert m.unit("cpu", "fp32", 18).peak_flops == pytest.approx(7.1e12 / 4)
+    assert m.unit("cpu", "fp32", 18).threads == 18
+    assert m.unit("cpu", "fp32", 18).bandwidth == 512e9
+    assert m.unit("cpu", "fp32", 144).peak_flops == 7.1e12
+
+
+def test_what_is_unknown_has_no_ceiling():
+    m = catalogue.named("gh200")
+    assert m.unit("cpu", "fp64", 1) is None
+    assert m.unit("gpu", "fp8", 1) is None
+
+
+# What this process may use.
+
+
+@pytest.fixture
+def cpus(tmp_path, monkeypatch):
+    """A machine of two cores with two threads each that share all but the last-level cache."""
+    for cpu in range(4):
+        pair = "0-1" if cpu < 2 else "2-3"
+        kinds = [(1, "Data", 48, pair), (1, "Instruction", 32, pair), (2, "Unified", 1024, pair)]
+        kinds.append((3, "Unified", 32768, "0-3"))
+        for index, (level, kind, size, shared) in enumerate(kinds):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            facts = {"level": level, "type": kind, "size": f"{size}K", "shared_cpu_list": shared}
+            for name, fact in facts.items():
+                (folder / name).write_text(f"{fact}\n")
+    monkeypatch.setattr(detect, "_CPUS", tmp_path)
+
+    def allow(*allowed):
+        fake = type("Process", (), {"cpu_affinity": lambda self: list(allowed)})
+        monkeypatch.setattr(detect.psutil, "Process", fake)
+
+    return allow
+
+
+def test_caches_that_are_shared_count_once(cpus):
+    cpus(0, 1, 2, 3)
+    kib = 1 << 10
+    assert detect.caches() == {
+        1: (48 * kib, 96 * kib),
+        2: (1024 * kib, 2048 * kib),
+        3: (32768 * kib, 32768 * kib),
+    }
+
+
+def test_only_caches_within_the_affinity_count(cpus):
+    cpus(2)
+    assert detect.caches()[1] == (48 << 10, 48 << 10)
+    assert detect.caches()[2] == (1 << 20, 1 << 20)
+
+
+def test_where_the_system_does_not_say_caches_are_assumed(cpus):
+    cpus(99)
+    assert sorted(detect.caches()) == [1, 2, 3]
+    assert all(0 < one <= total for one, total in detect.caches().values())
+
+
+def test_a_cache_folder_that_cannot_be_read_is_passed_over(cpus, tmp_path):
+    cpus(0)
+    (tmp_path / "cpu0" / "cache" / "index3" / "size").unlink()
+    assert sorted(detect.caches()) == [1, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs affinity")
+def test_cores_follow_the_affinity():
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "from sandbox.machine import detect; print(detect.usable_cores())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "1"
+
+
+def test_cores_follow_the_quota(monkeypatch):
+    context = pytest.importorskip("joblib.externals.loky.backend.context")
+    if not hasattr(context, "_cpu_count_cgroup"):
+        pytest.skip("joblib looks elsewhere")
+    monkeypatch.setattr(context, "_cpu_count_cgroup", lambda count: 1)
+    assert detect.usable_cores() == 1
+
+
+def test_memory_follows_the_limit_of_the_group(tmp_path, monkeypatch):
+    free = detect.available_bytes()
+    monkeypatch.setattr(detect, "_CGROUP", tmp_path)
+    assert detect.available_bytes() == pytest.approx(free, rel=0.5)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert detect.available_bytes() == pytest.approx(free, rel=0.5)
+    (tmp_path / "memory.max").write_text("3000\n")
+    (tmp_path / "memory.current").write_text("2500\n")
+    (tmp_path / "memory.stat").write_text("anon 1000\ninactive_file 700\n")
+    assert detect.available_bytes() == 3000 - 2500 + 700
+
+
+def test_facts_of_this_machine():
+    assert 1 <= detect.usable_cores() <= (os.cpu_count() or 1)
+    assert detect.installed_cores() >= 1
+    assert detect.processor()
+    assert detect.vector_registers_bytes() in (512, 2048)
+    assert detect.fingerprint() == detect.fingerprint()
+
+
+# The store.
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """The thread counts that were measured, instead of measuring."""
+    calls = []
+
+    def in_child(context, function, threads, array_bytes):
+        assert array_bytes > 0
+        calls.append(threads)
+        return FOUND
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(here.processes, "in_child", in_child)
+    monkeypatch.setattr(here.processes, "context", lambda cores: None)
+    monkeypatch.setattr(here.detect, "usable_cores", lambda: 2)
+    return calls
+
+
+def test_ceilings_are_measured_once(measured):
+    first, second = here.this_machine([1, 2]), here.this_machine([1, 2])
+    assert measured == [1, 2]
+    assert first == second
+    unit = first.unit("cpu", "fp32", 2)
+    assert (unit.peak_flops, unit.spread, unit.bandwidth, unit.t0_s) == (1e11, 0.01, 3e10, 1e-7)
+    assert unit.source.peak == "measured"
+    assert unit.source.bandwidth == "measured (copy)"
+    assert first.unit("cpu", "fp64", 1).peak_flops == 5e10
+    assert first.note.startswith("measured ")
+    assert json.loads(here.store().read_text())["fingerprint"] == detect.fingerprint()
+
+
+def test_another_number_of_threads_is_measured_when_it_is_asked_for(measured):
+    here.this_machine([1, 2])
+    m = here.this_machine([3])
+    assert measured == [1, 2, 3]
+    assert m.unit("cpu", "fp32", 3).peak_flops == 1e11
+
+
+def test_ceilings_are_measured_again_on_demand(measured):
+    here.this_machine([1, 2])
+    said = []
+    here.this_machine([1, 2], remeasure=True, say=said.append)
+    assert measured == [1, 2, 1, 2]
+    assert [s.rpartition(", ")[2] for s in said] == ["1 thread", "2 threads"]
+
+
+def test_another_machine_is_measured_again(measured, monkeypatch):
+    here.this_machine([1, 2])
+    monkeypatch.setattr(here.detect, "fingerprint", lambda: "another")
+    here.this_machine([1, 2])
+    assert measured == [1, 2, 1, 2]
+    assert json.loads(here.store().read_text())["fingerprint"] == "another"
+
+
+GARBAGE = [
+    "", "{", "[]", "null", "3", "\0", '{"fingerprint": "F"}',
+    '{"fingerprint": "F", "date": "d", "threads": []}',
+    '{"fingerprint": "F", "date": "d", "threads": {"1": {}}}',
+    '{"fingerprint": "F", "date": "d", "threads": {"x": {}}}',
+    '{"fingerprint": "F", "date": "d", "threads": {"1": {"peak": 3, "bandwidth": {}}}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_a_store_that_is_not_ours_is_written_anew(measured, text):
+    here.store().parent.mkdir(parents=True)
+    here.store().write_text(text.replace("F", detect.fingerprint()))
+    assert here.this_machine([1, 2]).unit("cpu", "fp32", 1).peak_flops == 1e11
+    assert here.this_machine([1, 2]).unit("cpu", "fp32", 1).peak_flops == 1e11
+    assert measured == [1, 2]
+
+
+def test_a_store_of_another_encoding(measured):
+    here.store().parent.mkdir(parents=True)
+    here.store().write_bytes(b"\xff\xfe")
+    assert here.this_machine([1, 2]).units
+    assert measured == [1, 2]
+
+
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HOME"])
+def test_no_place_to_store_anything(measured, monkeypatch, variable):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv(variable, "/dev/null/nowhere")
+    for _ in range(2):
+        assert here.this_machine([1, 2]).unit("cpu", "fp32", 2).peak_flops == 1e11
+    assert measured == [1, 2] * 2
+
+
+def test_a_store_that_cannot_be_replaced_is_measured_once_a_run(measured):
+    here.store().mkdir(parents=True)
+    assert here.this_machine([1, 2]).units
+    assert measured == [1, 2]
+
+
+def test_a_measurement_that_fails_stores_nothing(measured, monkeypatch):
+    def dies(*args):
+        raise RuntimeError("_measure ended with code -9")
+
+    monkeypatch.setattr(here.processes, "in_child", dies)
+    with pytest.raises(RuntimeError, match="ended"):
+        here.this_machine([1])
+    assert not here.store().exists()
+
+
+def test_the_command_measures_again_on_demand(measured, monkeypatch, compare):
+    from sandbox import runner
+
+    def run(plan, say):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", run)
+    here.this_machine([1, 2])
+    assert compare("numpy") == (130, "", "")
+    assert measured == [1, 2]
+    assert compare("numpy", "--remeasure") == (130, "", "")
+    assert measured == [1, 2, 1, 2]
+
+
+# The kernels that reach the ceilings.
+
+
+@pytest.mark.parametrize(("dtype", "letter", "bits"), [("fp32", "s", 32), ("fp64", "d", 64)])
+def test_the_peak_is_that_of_the_widest_multiply_add(dtype, letter, bits):
+    from sandbox.machine import calibrate
+
+    kernel, flop = calibrate.fma_kernel(dtype)
+    lanes = calibrate.vector_bits() // bits
+    chains, rest = divmod(flop, 2 * lanes * 4)
+    assert rest == 0
+    # Each chain converges to y / (1 - x) with x = 1/2, y = 3/4.
+    assert kernel(1000, 0.5) == pytest.approx(1.5 * chains)
+    (assembly,) = kernel.inspect_asm().values()
+    register = {128: "xmm", 256: "ymm", 512: "zmm"}[calibrate.vector_bits()]
+    patterns = {  # x86 with multiply-add, aarch64, x86 without
+        "vfmadd": rf"vfmadd\d+p{letter}\s.*{register}\d+",
+        "fmla": r"fmla(\.\d|\s+v)",
+        "": rf"mulp{letter}\s",
+    }
+    pattern = next(p for sign, p in patterns.items() if sign in assembly)
+    assert len(re.findall(pattern, assembly)) >= chains * 4
+
+
+def test_what_is_measured_has_the_form_that_is_stored(monkeypatch):
+    from sandbox.machine import calibrate
+
+    monkeypatch.setattr(calibrate, "_ROUNDS", 2)
+    monkeypatch.setattr(calibrate, "_ROUND_S", 1e-4)
+    for threads in (1, 2):
+        if threads > 1:  # beside other work a fork and join can take milliseconds
+            monkeypatch.setattr(calibrate, "_fixed_cost", lambda threads: 1e-6)
+        found = json.loads(json.dumps(calibrate.measure(threads, 1 << 16)))
+        assert {key: set(x) for key, x in found.items() if key != "t0_s"} == {
+            key: set(x) for key, x in FOUND.items() if key != "t0_s"
+        }
+        for rate, spread in [*found["peak"].values(), *found["bandwidth"].values()]:
+            assert rate > 0
+            assert 0 <= spread < 1
+        assert found["t0_s"] > 0
