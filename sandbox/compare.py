@@ -18,7 +18,7 @@ from sandbox.arguments import Parser, positive, seconds, shapes, sizes, writable
 from sandbox.machine import catalogue
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
-from sandbox.registry import BrokenFile, Registry, discover
+from sandbox.registry import DEVICES, BrokenFile, Registry, discover
 from sandbox.report.console import Terminal
 from sandbox.report.files import as_csv, as_json
 from sandbox.report.table import report, row_name
@@ -86,8 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cold = options.cache == "cold"
         what = plan.Plan(rows, problems, machine, cold, options.rounds, options.timeout)
         for found in runner.run(what, status.update):
-            results += found
             status.stop()
+            if results:
+                out.print()
+            results += found
             out.print(report(found, machine, registry.variants))
             if interactive:
                 status.start()
@@ -101,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for r in results:
         if r.traceback:
             err.print(f"\n{row_name(r)}:\n{r.traceback}", soft_wrap=True)
-    asked = [r for r in results if not r.reference] or results
+    by_name = options.names and not {"all", *DEVICES} & {*options.names}
+    asked = [r for r in results if not (by_name and r.reference)] or results
     if all(r.skipped for r in asked):
         err.print(f"error: {asked[0].variant}: {asked[0].skipped}", soft_wrap=True)
         return 2

@@ -17,6 +17,7 @@ BURST_S = 0.02  # seconds of timed calls in one visit
 _WARM_S = 0.01  # a cold thread pool or cache costs milliseconds: calls that are made and forgotten
 _SAMPLE_S = 2e-5  # the least that is timed at once: hundreds of times the clock's own cost
 _PAIRS = 5  # of calls on new numbers and on the same again
+_LEAST_VISITS = 3  # fewer prove nothing on a busy machine
 _LONG_S = 0.1  # a call this long hides what is cold at its start
 
 
@@ -105,7 +106,7 @@ def remembers(bursts: Sequence[Burst]) -> bool:
     Bursts in which a call takes as long as the clock's noise prove nothing.
     """
     pairs = [(b.fresh_s, b.again_s) for b in bursts if b.again_s is not None]
-    if not pairs:
+    if len(pairs) < _LEAST_VISITS:
         return False
     fresh, again = (statistics.median(x) for x in zip(*pairs, strict=True))
     return bool(fresh > 2 * again and fresh - again > 5e-5)
@@ -119,7 +120,8 @@ def clocks_disagree(walls: Sequence[float], bursts: Sequence[Burst]) -> bool:
     """
     pairs = [(w, b.total_s) for w, b in zip(walls, bursts, strict=True)]
     longer = any(total > wall + 1e-3 for wall, total in pairs)
-    return longer or min(0.9 * wall - total for wall, total in pairs) > 5e-3
+    late = [0.9 * wall - total for wall, total in pairs]
+    return longer or (len(late) >= _LEAST_VISITS and min(late) > 5e-3)
 
 
 def timing(seconds: Sequence[float]) -> Timing:

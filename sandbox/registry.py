@@ -35,6 +35,13 @@ class Kernel:
     function: Callable[..., Any]
     supports: Callable[[Problem], str]
 
+    def refuses(self, problem: Problem) -> str:
+        """Why it does not take a problem, or nothing."""
+        compiled_by_numba = type(self.function).__module__.startswith("numba.")
+        if compiled_by_numba and problem.dtype == "float16":
+            return "Numba has no float16 on a CPU"
+        return self.supports(problem)
+
 
 _declared: dict[str, Kernel] = {}
 

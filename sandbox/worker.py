@@ -141,7 +141,7 @@ class Row:
     def _refuses(self, problem: Problem) -> str:
         if self._v.device == "cpu" and problem.dtype not in ("float64", "float32", "float16"):
             return f"NumPy has no {problem.dtype}"
-        return self._kernel.supports(problem)
+        return self._kernel.refuses(problem)
 
     def _use_threads(self, threads: int) -> None:
         import numba

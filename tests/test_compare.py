@@ -283,7 +283,7 @@ def test_what_fails_has_its_traceback_and_exit_code(compare, file):
     code, out, err = compare(raises, zeros, file(MINE, "c.py"), *QUICK, "--threads", "1")
     assert code == 1
     assert "raises (1 thread) failed: ValueError: odd [x] and [/x] " in out
-    assert "zeros (1 thread) is wrong: " in out
+    assert "zeros (1 thread) failed: " in out
     assert "Traceback" not in out
     assert err.count("Traceback (most recent call last)") == 1
     assert err.startswith("\nraises (1 thread):\nTraceback")

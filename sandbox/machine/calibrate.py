@@ -161,10 +161,12 @@ def _fixed_cost(threads: int) -> float:
     a, x = np.zeros((2, 2), np.float32), np.zeros(threads, np.float32)
 
     def once(call: Callable[[], object]) -> float:
-        start = clock()
-        for _ in range(2000):
-            call()
-        return (clock() - start) / 2000
+        start, calls = clock(), 0
+        while clock() - start < _ROUND_S:
+            for _ in range(100):
+                call()
+            calls += 100
+        return (clock() - start) / calls
 
     if threads == 1:
         return min(once(lambda: _nothing(a, a, a)) for _ in range(5))

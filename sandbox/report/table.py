@@ -181,7 +181,7 @@ def _rows(results: Sequence[Result]) -> Fitted:
 def _cells(r: Result) -> tuple[str, ...]:
     name, threads = r.variant, str(r.threads)
     if r.timing is None or r.flops is None:
-        word = "skipped" if r.skipped else "failed" if r.traceback else "wrong"
+        word = "skipped" if r.skipped else "failed"
         return (name, threads, word if r.skipped or r.verdict else "unknown", *[""] * 6)
     error = (r.verdict and r.verdict.error) or 0.0
     bar = "#" * max(1, round(_BAR * min(1.0, r.of_roof))) if r.of_roof is not None else ""
@@ -205,9 +205,8 @@ def _notes(results: Sequence[Result]) -> list[Text]:
         if r.skipped:
             notes.append(Text(f"{r.variant} is left out: {r.skipped}.", style="dim"))
         elif r.verdict and not r.verdict.ok:
-            word = "failed" if r.traceback else "is wrong"
-            notes.append(Text(f"{name} {word}: {r.verdict.reason}.", style="red"))
-        elif r.verdict and r.verdict.refused:
+            notes.append(Text(f"{name} failed: {r.verdict.reason}.", style="red"))
+        elif r.verdict and r.verdict.refused and not r.reference:
             notes.append(Text(f"{r.variant} does not take all shapes: {r.verdict.refused}."))
         if r.impossible:
             text = f"{name} is {percent(r.of_roof or 0)} of its ceiling, more than both spreads "
