@@ -179,7 +179,7 @@ class Trial:
         """
         i, j, x, y = self._chosen
         if self._stale:
-            if self._asked and self._unwritten()[:, i, j].any():
+            if self._asked and self._unwritten(self._out[:, i, j].copy()).any():
                 self._lazy = f"a call returned before it had written c{[i, j]}"
             self._asked = True
             self._out[:, i, j] = self._poison
@@ -218,8 +218,8 @@ class Trial:
                 return f"writes outside its input {name}"
         return "" if _only_inside(self._out, self._out_raw, self._poison) else "writes outside out"
 
-    def _unwritten(self) -> np.ndarray:
-        return np.asarray(_bits(self._out) == _bits(np.asarray(self._poison)))
+    def _unwritten(self, out: np.ndarray) -> np.ndarray:
+        return np.asarray(_bits(out) == _bits(np.asarray(self._poison)))
 
     def _compare(self, got: np.ndarray, reference: np.ndarray, magnitude: np.ndarray) -> Verdict:
         allowance = self._allowance(reference, magnitude)
@@ -258,7 +258,7 @@ class Trial:
         self, bad: np.ndarray, got: np.ndarray, reference: np.ndarray, mistake: str
     ) -> str:
         """Which elements are wrong, in what pattern, and the first of them."""
-        unwritten = bad & self._unwritten()
+        unwritten = bad & self._unwritten(self._out)
         if unwritten[bad].all():
             kind = "never written"
         else:
