@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from sandbox import plan, runner
+from sandbox import plan, processes, runner
 from sandbox.arguments import Parser, positive, seconds, shapes, sizes, writable
-from sandbox.machine import catalogue
+from sandbox.machine import catalogue, detect
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import DEVICES, BrokenFile, Registry, discover
@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan.fits(rows, problems)
     except (ValueError, BrokenFile) as error:
         p.exit(2, f"error: {error}\n")
+    processes.context(detect.usable_cores())  # it imports while the rest is made ready
     results: list[Result] = []
     status = err.status("starting", spinner="line")
     interactive = out.is_terminal and err.is_terminal

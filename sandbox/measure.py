@@ -13,10 +13,10 @@ from sandbox.result import Timing
 # Bound here, before any variant is imported: one that patches `time` changes nothing.
 clock = time.perf_counter
 
-BURST_S = 0.02  # seconds of timed calls in one visit
+BURST_S = 0.015  # seconds of timed calls in one visit
 _WARM_S = 0.01  # a cold thread pool or cache costs milliseconds: calls that are made and forgotten
 _SAMPLE_S = 2e-5  # the least that is timed at once: hundreds of times the clock's own cost
-_PAIRS = 5  # of calls on new numbers and on the same again
+_AGAIN = 5  # calls on numbers that did not change, at the most
 _LEAST_VISITS = 3  # fewer prove nothing on a busy machine
 _LONG_S = 0.1  # a call this long hides what is cold at its start
 
@@ -91,12 +91,12 @@ def burst(
     while clock() - begin < plan.warm_s:
         call()
     samples = [timed(plan.repeats) for _ in range(plan.samples)]
-    fresh = samples if plan.repeats == 1 else [timed(1)]
-    repeated = None
-    if again:  # the best of a few, since noise only ever adds
-        pairs = [(timed(1), timed(1, new=False)) for _ in range(min(plan.samples, _PAIRS))]
-        fresh = fresh + [first for first, _ in pairs]
-        repeated = min(second for _, second in pairs)
+    fresh, repeated = samples, None
+    if again:  # the best of a few of each, since noise only ever adds
+        few = range(min(plan.samples, _AGAIN))
+        if plan.repeats > 1:
+            fresh = [timed(1) for _ in few]
+        repeated = min(timed(1, new=False) for _ in few)
     return Burst(statistics.median(samples), min(fresh), repeated, clock() - begin)
 
 
@@ -106,10 +106,11 @@ def remembers(bursts: Sequence[Burst]) -> bool:
     Bursts in which a call takes as long as the clock's noise prove nothing.
     """
     pairs = [(b.fresh_s, b.again_s) for b in bursts if b.again_s is not None]
-    if len(pairs) < _LEAST_VISITS:
+    if not pairs:
         return False
     fresh, again = (statistics.median(x) for x in zip(*pairs, strict=True))
-    return bool(fresh > 2 * again and fresh - again > 5e-5)
+    enough = len(pairs) >= _LEAST_VISITS or fresh > _LONG_S
+    return bool(enough and fresh > 2 * again and fresh - again > 5e-5)
 
 
 def clocks_disagree(walls: Sequence[float], bursts: Sequence[Burst]) -> bool:

@@ -25,8 +25,9 @@ _SET_BY_ROW = (
 SPARE_BYTES = 1 << 30  # what a worker may take beyond what its problem needs
 _POLL_S = 0.05
 _COMPILE_S = 300.0  # a compiler that works this long on one row has hung
-# What the parent imports is here too, since a child imports its main module again.
-_PRELOAD = ["numba", "torch", "threadpoolctl", "rich", "sandbox.worker", "sandbox.verify"]
+# What the command imports is here too: a child imports the parent's main module again.
+_PRELOAD = ["numba", "torch", "threadpoolctl", "sandbox.verify", "sandbox.runner"]
+_PRELOAD += ["sandbox.report.table", "sandbox.report.files"]
 
 
 @cache

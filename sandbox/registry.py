@@ -66,6 +66,16 @@ class Variant:
     module: str | None = None  # as what it is imported; None for a file that is in no package
 
     @property
+    def built_in(self) -> bool:
+        """It comes with the sandbox."""
+        return (self.module or "").startswith("sandbox.")
+
+    @property
+    def trusted(self) -> bool:
+        """A library whose awkward shapes are tried by the tests, not in every run."""
+        return self.built_in and self.reference
+
+    @property
     def summary(self) -> str:
         """The first sentence of the docstring, without its label."""
         first = " ".join(self.doc.split("\n\n")[0].split()).removeprefix("Idea: ")

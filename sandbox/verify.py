@@ -75,8 +75,10 @@ def cases(problem: Problem) -> Iterator[Case]:
         for shape in ((45, 67, 90), (1, 5, 33), (130, 70, 65)):
             yield Case(replace(_resized(problem, *shape), strided=True), view=view)
     yield Case(replace(_resized(problem, 17, 19, 23), batch=3))
-    near = (min(size, 700) for size in (problem.m, problem.n, problem.k))
-    yield Case(_resized(problem, *(size + off for size, off in zip(near, (1, 1, 3), strict=True))))
+    # Just past the problem's own sizes, where large tiles end; never all of them at once.
+    m, n, k = (min(size, 700) for size in (problem.m, problem.n, problem.k))
+    yield Case(_resized(problem, m + 1, min(n, 40) + 1, min(k, 40) + 3))
+    yield Case(_resized(problem, min(m, 40) + 1, n + 1, k + 3))
 
 
 def _resized(problem: Problem, m: int, n: int, k: int) -> Problem:

@@ -82,21 +82,18 @@ def _known(
     array_bytes = min(4 * last_level, detect.available_bytes() // 8)
     wanted = {1, detect.usable_cores(), *threads}
     missing = [t for t in sorted(wanted) if str(t) not in data["threads"]]
-    for t in missing:
-        say(f"measuring the ceilings of this machine, {t} thread{'s' * (t > 1)}")
-        found = processes.in_child(
-            processes.context(detect.usable_cores()), _measure, t, array_bytes
-        )
-        data["threads"][str(t)] = found
     if missing:
+        say("measuring the ceilings of this machine")
+        context = processes.context(detect.usable_cores())
+        data["threads"] |= processes.in_child(context, _measure, missing, array_bytes)
         _save(data)
     return data
 
 
-def _measure(threads: int, array_bytes: int) -> dict[str, Any]:
+def _measure(threads: list[int], array_bytes: int) -> dict[str, Any]:
     from sandbox.machine import calibrate  # imports numba, which only a worker may
 
-    return calibrate.measure(threads, array_bytes)
+    return {str(t): calibrate.measure(t, array_bytes) for t in threads}
 
 
 def _machine(data: dict[str, Any]) -> Machine:
