@@ -103,14 +103,14 @@ def burst(
 def remembers(bursts: Sequence[Burst]) -> bool:
     """Is the same call made again much faster than a call on new numbers? Then it is no product.
 
-    Bursts in which a call takes as long as the clock's noise prove nothing.
+    The best of all visits is compared: noise only ever adds, and can make a whole visit slow.
+    Calls as short as the clock's noise prove nothing.
     """
-    pairs = [(b.fresh_s, b.again_s) for b in bursts if b.again_s is not None]
-    if not pairs:
+    fresh = min(b.fresh_s for b in bursts)
+    repeated = [b.again_s for b in bursts if b.again_s is not None]
+    if len(repeated) < (1 if fresh > _LONG_S else _LEAST_VISITS):
         return False
-    fresh, again = (statistics.median(x) for x in zip(*pairs, strict=True))
-    enough = len(pairs) >= _LEAST_VISITS or fresh > _LONG_S
-    return bool(enough and fresh > 2 * again and fresh - again > 5e-5)
+    return fresh > 2 * min(repeated) and fresh - min(repeated) > 5e-5
 
 
 def clocks_disagree(walls: Sequence[float], bursts: Sequence[Burst]) -> bool:
