@@ -17,7 +17,7 @@ from numba import njit
 from sandbox import variant
 
 MR = 3  # rows of C in the panel
-KC, NC = 64, 512  # the tile of B: 128 KiB in float32, a part of L2
+KC, NC = 128, 256  # the tile of B: 128 KiB in float32, a part of L2
 PAD = 16
 
 
