@@ -1,6 +1,6 @@
 """Idea: unroll and jam. Two rows of C and two steps of k share one pass of the inner loop: each
 word of B, once loaded, serves two rows, and each word of C takes two products before it is stored.
-(Unrolling k by itself was slower: the loads and stores of one row were still too many.)
+(Unrolling k alone, or jamming rows alone, gains nothing: it takes both to halve the traffic.)
 
 Traffic: four multiply-adds load 2 words of B and 2 of C and store 2, so L1 feeds 1.5 mnk words,
 half of what it did. B is read m/2 times instead of m.
