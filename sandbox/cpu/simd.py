@@ -1,9 +1,9 @@
 """Idea: a register tile. The MR x NR sums of a tile of C stay in registers for the whole loop over
 k, the only loop inside: loaded never, stored once. For the compiler to keep vectors of them, both
-operands must run along k in memory, so a block of B is transposed while it is copied.
+operands must run along k in memory: they are copied, a block of B and a few rows of A at a time.
 
 Traffic: the inner loop loads MR + NR words for MR NR multiply-adds and stores none: mnk (1/MR +
-1/NR) words from L1. B is copied once; A is read in place once for every NC columns.
+1/NR) words from L1. B is copied once, A once for every NC columns of C.
 
 Watch: each sum is a vector whose lanes are added at the end, about a tenth of the time at k=512
 and more for a shorter k. Twelve sums fill the 16 vector registers of AVX2; with vector instructions
@@ -27,7 +27,8 @@ def simd(a, b, out):
     n = b.shape[1]
     kc_max = KC_BYTES // a.itemsize
     zero = out.dtype.type(0)
-    block = np.empty((NC, kc_max + PAD), a.dtype)
+    a_rows = np.empty((MR, kc_max + PAD), a.dtype)
+    b_cols = np.empty((NC, kc_max + PAD), a.dtype)
     panel = np.empty((MR, NC), a.dtype)
     for p0 in range(0, max(k, 1), kc_max):  # once even for k = 0, to write zeros
         kc = min(kc_max, k - p0)
@@ -36,18 +37,20 @@ def simd(a, b, out):
             for p in range(kc):
                 row = b[p0 + p, j0 : j0 + nc]
                 for j in range(nc):
-                    block[j, p] = row[j]
+                    b_cols[j, p] = row[j]
             for i0 in range(0, m, MR):
-                # Past the last row, that row again; past the last column, what lies in the block:
-                # neither result is stored.
-                i1, i2, i3 = min(i0 + 1, m - 1), min(i0 + 2, m - 1), min(i0 + 3, m - 1)
-                row0, row1, row2, row3 = a[i0, p0:], a[i1, p0:], a[i2, p0:], a[i3, p0:]
+                mr = min(MR, m - i0)
+                for i in range(mr):
+                    row = a[i0 + i, p0 : p0 + kc]
+                    for p in range(kc):
+                        a_rows[i, p] = row[p]
+                # Past the last row and column lies what was there before; it is never stored.
                 for j in range(0, nc, NR):
                     c00 = c01 = c02 = c10 = c11 = c12 = zero
                     c20 = c21 = c22 = c30 = c31 = c32 = zero
                     for p in range(kc):  # the micro-kernel: 7 loads, 12 multiply-adds, no store
-                        a0, a1, a2, a3 = row0[p], row1[p], row2[p], row3[p]
-                        b0, b1, b2 = block[j, p], block[j + 1, p], block[j + 2, p]
+                        a0, a1, a2, a3 = a_rows[0, p], a_rows[1, p], a_rows[2, p], a_rows[3, p]
+                        b0, b1, b2 = b_cols[j, p], b_cols[j + 1, p], b_cols[j + 2, p]
                         c00, c01, c02 = c00 + a0 * b0, c01 + a0 * b1, c02 + a0 * b2
                         c10, c11, c12 = c10 + a1 * b0, c11 + a1 * b1, c12 + a1 * b2
                         c20, c21, c22 = c20 + a2 * b0, c21 + a2 * b1, c22 + a2 * b2
@@ -56,7 +59,7 @@ def simd(a, b, out):
                     panel[1, j], panel[1, j + 1], panel[1, j + 2] = c10, c11, c12
                     panel[2, j], panel[2, j + 1], panel[2, j + 2] = c20, c21, c22
                     panel[3, j], panel[3, j + 1], panel[3, j + 2] = c30, c31, c32
-                for i in range(min(MR, m - i0)):
+                for i in range(mr):
                     row = out[i0 + i, j0 : j0 + nc]
                     for j in range(nc):
                         row[j] = panel[i, j] if p0 == 0 else row[j] + panel[i, j]
