@@ -8,7 +8,7 @@ from sandbox.machine import Machine
 from sandbox.problem import Problem
 from sandbox.registry import Variant
 from sandbox.result import Bound, Ratio, Result
-from sandbox.roofline import ceiling, compulsory_bytes, intensity, pebble_bytes, work
+from sandbox.roofline import ceiling, compulsory_bytes, intensity, pebble_bytes
 
 
 def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) -> Bound | None:
@@ -21,10 +21,10 @@ def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) ->
     if unit is None:
         return None
     gemm = problem.gemm
-    least = pebble_bytes(gemm, unit.fast_bytes)
-    flop_per_byte = intensity(gemm, least) if least else 0.0
+    compulsory, least = compulsory_bytes(gemm), pebble_bytes(gemm, unit.fast_bytes)
+    flop_per_byte = intensity(gemm, least)
     peak, bound_by = unit.peak_flops / v.products, "compute"
-    if work(gemm) and (cold or compulsory_bytes(gemm) > unit.fast_bytes):
+    if cold or compulsory > unit.fast_bytes:
         roof = ceiling(peak, unit.bandwidth, flop_per_byte)
         peak, bound_by = roof.flops, "compute" if roof.bound_by == "compute" else "DRAM"
     return Bound(
@@ -32,7 +32,7 @@ def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) ->
         bound_by=bound_by,
         intensity=flop_per_byte,
         pebble_bytes=least,
-        compulsory_bytes=compulsory_bytes(gemm),
+        compulsory_bytes=compulsory,
         source=unit.source,
         spread=unit.spread,
     )
