@@ -42,10 +42,11 @@ def main(connection: Connection, v: Variant, threads: int, cores: int) -> None:
                 row = Row(connection, v, threads, cores)
             connection.send(("done", getattr(row, name)(*args)))
         except Exception as error:
-            connection.send(("raised", (_one_line(error), traceback.format_exc())))
+            connection.send(("raised", (one_line(error), traceback.format_exc())))
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """An exception as a row tells it."""
     return " ".join([f"{type(error).__name__}:", *str(error).split()][:40])
 
 
@@ -64,7 +65,7 @@ class Row:
         watched = [(time, n) for n in ("perf_counter", "perf_counter_ns", "monotonic", "time")]
         watched += [(torch, "matmul"), (measure, "clock"), (measure, "burst"), (verify, "Trial")]
         self._watched = [(module, name, getattr(module, name)) for module, name in watched]
-        _use_widest_vectors()
+        use_widest_vectors()
         _report_compilation(connection)
         _use_compile_cache(v)
         self._v, self._threads, self._cores = v, threads, cores
@@ -160,7 +161,7 @@ class Row:
             numba.set_num_threads(threads)
 
 
-def _use_widest_vectors() -> None:
+def use_widest_vectors() -> None:
     """LLVM vectorises for 256 bits on processors whose early kin slowed down under 512; the peak
     that rows are measured against is that of the widest vectors."""
     import llvmlite.binding as llvm
