@@ -88,7 +88,8 @@ def test_what_a_file_may_declare(tmp_path):
         "import sandbox\n"
         "import nothing_that_exists\n"
         '@sandbox.variant(device="cpu", name="[x] [/x]", after="tiled", products=3,\n'
-        '    parallel=True, unit={"float32": "tf32"}, expects=("*MMA",), supports=nothing_that_exists.supports)\n'
+        '    parallel=True, unit={"float32": "tf32"}, expects=("*MMA",),\n'
+        "    supports=nothing_that_exists.supports)\n"
         "def first(a, b, out): pass\n"
         '@sandbox.variant("gpu")\n'
         "@nothing_that_exists.jit\n"

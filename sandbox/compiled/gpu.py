@@ -60,7 +60,7 @@ def codes(v: Variant, problem: Problem, target: str | None) -> list[Code]:
             for operands in stand_in.operands(problem, v.batched):
                 run(*operands)
         except OutOfResources as error:
-            raise Nothing(f"does not fit: {error}") from None
+            raise Nothing(f"does not fit: {str(error).rstrip('.')}") from None
     if not launches:
         raise Nothing("launches no Triton kernel")
     once = {(x.kernel, x.cubin): x for x in launches}.values()
