@@ -60,10 +60,11 @@ def context(cores: int) -> BaseContext:
 def in_child(context: BaseContext, function: Callable[..., Any], *args: object) -> Any:
     """What `function` returns in a process of its own; raises Lost where that raises or dies."""
     here, there = context.Pipe()
-    process = context.Process(target=_answer, args=(there, function, args), daemon=True)  # type: ignore[attr-defined]
+    process = context.Process(target=_answer, args=(there,), daemon=True)  # type: ignore[attr-defined]
     process.start()
     there.close()
     try:
+        here.send((function, args))
         kind, answer = here.recv()
     except EOFError:
         process.join()
@@ -75,8 +76,12 @@ def in_child(context: BaseContext, function: Callable[..., Any], *args: object) 
     return answer
 
 
-def _answer(connection: Connection, function: Callable[..., Any], args: tuple[object, ...]) -> None:
+def _answer(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    try:
+        function, args = connection.recv()
+    except EOFError:  # the parent was interrupted while it started this
+        return
     try:
         connection.send(("done", function(*args)))
     except Exception as error:
