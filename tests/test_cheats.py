@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 MACHINE = Machine("none", 1, 1, (), "no ceilings")
 PROBLEM = Problem(96, 96, 96)
 HANGS = ("never_returns", "sleeps_in_import")
-CHEATS = {path.stem: path for path in sorted((HERE / "cheats").glob("*.py"))}
+CHEATS = {path.stem: path for path in sorted((HERE / "cheats").glob("[!g]*.py"))}
+GPU_CHEATS = {path.stem: path for path in sorted((HERE / "cheats").glob("gpu_*.py"))}
 HONEST = ("honest", "numpy", "torch")
 
 
@@ -64,6 +65,30 @@ def test_an_honest_variant_is_timed(results, name):
         assert result.verdict.ok, result.verdict.reason
         assert 0 < result.timing.low_s <= result.timing.median_s <= result.timing.high_s
         assert result.verdict.error <= 1
+
+
+@pytest.fixture(scope="module")
+def gpu_results():
+    references = [v for v in discover().variants if v.reference and v.device == "gpu"]
+    return judged(references + [v for p in GPU_CHEATS.values() for v in read(p)], timeout=30)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", GPU_CHEATS)
+def test_a_cheat_on_a_gpu_is_refused_for_its_reason(gpu_results, name):
+    (result,) = gpu_results[name]
+    assert not result.verdict.ok
+    assert reason(GPU_CHEATS[name]) in result.verdict.reason
+    assert result.timing is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["cublas", "cublas_tf32"])
+def test_a_library_on_a_gpu_is_timed(gpu_results, name):
+    (result,) = gpu_results[name]
+    assert result.verdict.ok, result.verdict.reason
+    assert 0 < result.timing.median_s < result.call.median_s
+    assert result.uncaptured is None
 
 
 def test_an_exception_comes_with_its_traceback(results):
