@@ -16,6 +16,7 @@ _Event, _Graph, _capture = torch.cuda.Event, torch.cuda.CUDAGraph, torch.cuda.gr
 _synchronize = torch.cuda.synchronize
 _WARM_S = 0.01  # until the clocks have risen
 _REPLAY_S = 2e-4  # one replay is this long: hundreds of times what an event costs
+_EAGER_S = 2e-3
 _MOST = 100  # calls in a graph
 _AGAIN = 5  # calls on numbers that did not change
 _FEW = 3
@@ -51,10 +52,8 @@ class Replay:
     ) -> None:
         self._call, self._sensors = call, sensors
         self.uncaptured: str | None = None
-        self._scratch = None
-        if cold:
-            cache = torch.cuda.get_device_properties().L2_cache_size
-            self._scratch = torch.ones(2 * cache // 4, device="cuda")
+        self._cold, cache = cold, torch.cuda.get_device_properties().L2_cache_size
+        self._scratch = torch.ones(2 * cache // 4 if cold else 0, device="cuda")
         self._replay = self._captured(1)
         seconds = min(self._kernel() for _ in range(_FEW))
         calls = 1 if cold else min(_MOST, max(1, math.ceil(_REPLAY_S / seconds)))
@@ -91,19 +90,25 @@ class Replay:
     def _kernel(self) -> float:
         """Seconds of one replay by the device's clock. What runs before hides the launch."""
         before, after = _Event(enable_timing=True), _Event(enable_timing=True)
-        if self._scratch is None:
-            self._replay()
+        if self._cold:
+            self._flush()
         else:
-            for _ in range(_FEW):
-                self._scratch.mul_(1)
+            self._replay()
         before.record()
         self._replay()
         after.record()
         _synchronize()
         return float(before.elapsed_time(after)) / 1e3
 
+    def _flush(self) -> None:
+        """Twice the L2 cache, often enough that the launches after it are hidden."""
+        for _ in range(_FEW):
+            self._scratch.mul_(1)
+
     def _eager(self, calls: int) -> float:
         """Seconds of one call as its caller sees them, one after the other."""
+        if self._cold:
+            self._flush()
         _synchronize()
         start = clock()
         for _ in range(calls):
@@ -130,8 +135,12 @@ class Replay:
             change(True)
             samples.append(self._kernel() / calls)
         clocks = self._sensors()
+        kernel_s = statistics.median(samples)
         change(True)
-        eager_s = self._eager(min(calls, 20) * _FEW if calls > 1 else 1)
+        in_a_row, often = min(_MOST, math.ceil(_EAGER_S / kernel_s)), 1
+        if self._cold:
+            in_a_row, often = 1, _AGAIN
+        eager_s = statistics.median(self._eager(in_a_row) for _ in range(often))
         fresh_s, again_s = math.inf, None
         if again:
             fresh, repeated = [], []
@@ -141,6 +150,5 @@ class Replay:
                 change(False)
                 repeated.append(self._eager(1))
             fresh_s, again_s = min(fresh), min(repeated)
-        kernel_s = statistics.median(samples)
         total_s = clock() - begin
         return Burst(kernel_s, fresh_s, again_s, total_s, eager_s, host_s, clocks, self.uncaptured)

@@ -17,6 +17,7 @@ from sandbox.problem import Problem
 from sandbox.processes import Lost, Worker
 from sandbox.registry import Variant, discover
 from sandbox.result import Result, Verdict
+from sandbox.worker import Absent
 
 _BUDGET_S = 2.0  # a row that has been timed this long is left alone after the least rounds
 _SPIN_S = 0.06  # after its last call a thread pool spins this long, and would slow the next row
@@ -116,6 +117,9 @@ def _verify(
                 row.verdict = found
             else:
                 row.skipped = found
+        except Absent as why:
+            row.skipped = str(why)
+            row.end()
         except Lost as why:
             row.lose(why)
         left.discard(f"{row.v.name} {row.threads}")

@@ -13,6 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 def main(connection: Connection, v: Variant, threads: int, cores: int) -> None:
     """Serve one row. Answers ("done", what), ("raised", one line, traceback); a compiler at work
-    says ("compiling", True) and ("compiling", False), and its time is nobody's fault."""
+    says ("compiling", True) and ("compiling", False), and its time is nobody's fault. What cannot
+    run here answers ("absent", why)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     os.dup2(2, 1)  # what a variant prints must not mix with a table or JSON
     row = None
@@ -41,8 +43,14 @@ def main(connection: Connection, v: Variant, threads: int, cores: int) -> None:
             if row is None:
                 row = _kind(v)(connection, v, threads, cores)
             connection.send(("done", getattr(row, name)(*args)))
+        except Absent as why:
+            connection.send(("absent", str(why)))
         except Exception as error:
             connection.send(("raised", (_one_line(error), traceback.format_exc())))
+
+
+class Absent(Exception):
+    """A library that the variant needs is not installed, or refuses to work with the others."""
 
 
 def _kind(v: Variant) -> type[Row]:
@@ -81,22 +89,23 @@ class Row:
 
     def _load(self, connection: Connection) -> Kernel:
         """Import the variant; its compiler reports when it works."""
-        _use_widest_vectors()
-        _report_compilation(connection)
-        _use_compile_cache(self._v)
-        kernel = load(self._v)
+        if not _why_not("numba"):
+            _use_widest_vectors()
+            _report_compilation(connection)
+            _use_compile_cache(self._v)
+        kernel = load_or_say(self._v)
         if self._v.built_in and hasattr(kernel.function, "enable_caching"):  # Numba's
             kernel.function.enable_caching()
         return kernel
 
     def versions(self) -> dict[str, str]:
         """The libraries that answer, and which of its kernels OpenBLAS chose."""
-        import numba
         import numpy as np
         from threadpoolctl import threadpool_info
 
         found = {"numpy": np.__version__, "torch": self._torch.__version__}
-        found["numba"] = numba.__version__
+        if not _why_not("numba"):
+            found["numba"] = import_module("numba").__version__
         for library in threadpool_info():
             if library["internal_api"] == "openblas":
                 found["openblas"] = f"{library['version']} {library['architecture']}"
@@ -172,13 +181,32 @@ class Row:
         return self._kernel.refuses(problem)
 
     def _use_threads(self, threads: int) -> None:
-        import numba
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(threads)
         self._torch.set_num_threads(threads)
         if self._own_threads:
-            numba.set_num_threads(threads)
+            import_module("numba").set_num_threads(threads)
+
+
+def load_or_say(v: Variant) -> Kernel:
+    """Import the variant; raises Absent where that is its compiler's fault, not its own."""
+    try:
+        return load(v)
+    except ImportError:
+        source = v.path.read_text(encoding="utf-8")
+        for library in ("numba", "triton"):
+            if library in source and (why := _why_not(library)):
+                raise Absent(why) from None
+        raise
+
+
+def _why_not(library: str) -> str:
+    try:
+        import_module(library)
+    except ImportError as error:
+        return f"{library} cannot be imported: {error}"
+    return ""
 
 
 def _use_widest_vectors() -> None:

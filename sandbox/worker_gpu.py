@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -11,9 +12,9 @@ import torch
 from sandbox import measure, replay
 from sandbox.machine.cuda import Sensors
 from sandbox.problem import Problem
-from sandbox.registry import Kernel, load
+from sandbox.registry import Kernel
 from sandbox.result import Verdict
-from sandbox.worker import Row
+from sandbox.worker import Row, load_or_say
 
 
 class GpuRow(Row):
@@ -25,29 +26,21 @@ class GpuRow(Row):
         *((torch.cuda.Event, name) for name in ("record", "synchronize", "elapsed_time")),
         (replay, "Replay"),
     )
-    _absent = ""
 
     def _load(self, connection: Connection) -> Kernel:
         torch.cuda.init()
         self._sensors = Sensors()
-        try:
-            kernel = load(self._v)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "triton":
-                raise
-            self._absent = "triton is not installed; there is one for Linux alone"
-            return Kernel(lambda: None, lambda problem: self._absent)
-        _report_compilation(connection)
+        kernel = load_or_say(self._v)
+        if "triton" in sys.modules:
+            _report_compilation(connection)
         return kernel
 
     def versions(self) -> dict[str, str]:
         """The device, and the libraries that answer."""
         found = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
         found["cuda"] = torch.version.cuda or ""
-        if not self._absent:
-            import triton
-
-            found["triton"] = triton.__version__
+        if "triton" in sys.modules:
+            found["triton"] = sys.modules["triton"].__version__
         return found
 
     def _refuses(self, problem: Problem) -> str:

@@ -22,7 +22,13 @@ GPU_CHEATS = {path.stem: path for path in sorted((HERE / "cheats").glob("gpu_*.p
 HONEST = ("honest", "numpy", "torch")
 
 
-def reason(path: Path) -> str:
+def given(verdict, path: Path) -> bool:
+    """Does the verdict give a reason that the file names?"""
+    reasons = reason(path)
+    return any(r in verdict.reason for r in ([reasons] if isinstance(reasons, str) else reasons))
+
+
+def reason(path: Path) -> str | tuple[str, ...]:
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REASON":
             return ast.literal_eval(node.value)
@@ -55,7 +61,7 @@ def results():
 def test_a_cheat_is_refused_for_its_reason(results, name):
     for result in results[name]:
         assert not result.verdict.ok
-        assert reason(CHEATS[name]) in result.verdict.reason
+        assert given(result.verdict, CHEATS[name]), result.verdict.reason
         assert result.timing is None
 
 
@@ -78,7 +84,7 @@ def gpu_results():
 def test_a_cheat_on_a_gpu_is_refused_for_its_reason(gpu_results, name):
     (result,) = gpu_results[name]
     assert not result.verdict.ok
-    assert reason(GPU_CHEATS[name]) in result.verdict.reason
+    assert given(result.verdict, GPU_CHEATS[name]), result.verdict.reason
     assert result.timing is None
 
 

@@ -166,8 +166,8 @@ def _intensity(widest: Unit, results: Sequence[Result]) -> str:
 
 def _sources(results: Sequence[Result], machine: Machine) -> Text:
     versions = results[0].versions or {}
-    names = {"openblas": "OpenBLAS", "mkl": "MKL", "numba": "Numba"}
-    names |= {"numpy": "NumPy", "torch": "torch"}
+    names = {"openblas": "OpenBLAS", "mkl": "MKL", "numba": "Numba", "numpy": "NumPy"}
+    names |= {"cuda": "CUDA", "triton": "Triton", "torch": "torch"}
     said = ", ".join(f"{name} {versions[key]}" for key, name in names.items() if key in versions)
     return Text(f"Ceilings {machine.note}; {said}" if said else f"Ceilings {machine.note}")
 
@@ -183,7 +183,8 @@ def _rows(results: Sequence[Result]) -> Fitted:
         style = "bold green" if r is best else "dim" if r.skipped else ""
         style = style if r.timing or r.skipped else "red"
         rows.append((style, _cells(r)))
-    known = [h for h in headers if h != "call" or any(r.call for r in results)]
+    some = {"call": any(r.call for r in results), "thr": any(r.device == "cpu" for r in results)}
+    known = [h for h in headers if some.get(h, True)]
     return Fitted(headers, rows, known)
 
 
