@@ -49,6 +49,27 @@ class Clocks:
 
 
 @dataclass(frozen=True)
+class Counters:
+    """What hardware counters saw of one call, in bytes; None where they do not tell.
+
+    DRAM; between L2 and the L1 caches; through L1; through shared memory.
+    """
+
+    dram_read_bytes: int | None = None
+    dram_write_bytes: int | None = None
+    l2_bytes: int | None = None
+    l1_bytes: int | None = None
+    shared_bytes: int | None = None
+
+    @property
+    def dram_bytes(self) -> int | None:
+        """Read and written, where both are known."""
+        if self.dram_read_bytes is None or self.dram_write_bytes is None:
+            return None
+        return self.dram_read_bytes + self.dram_write_bytes
+
+
+@dataclass(frozen=True)
 class Source:
     """Where the two ceilings come from: measured, datasheet or unknown."""
 
@@ -100,6 +121,7 @@ class Result:
     call: Timing | None = None
     clocks: Clocks | None = None
     uncaptured: str | None = None
+    counters: Counters | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None
