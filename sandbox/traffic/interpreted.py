@@ -160,4 +160,5 @@ def pieces(addresses: np.ndarray, itemsize: int) -> np.ndarray:
     breaks = np.flatnonzero((np.diff(flat) != itemsize) | (flat[1:] % _LONGEST == 0)) + 1
     starts = np.concatenate([[0], breaks])
     sizes = np.diff(np.concatenate([starts, [flat.size]])) * itemsize
-    return flat[starts] | sizes << ADDRESS_BITS
+    records: np.ndarray = flat[starts] | sizes << ADDRESS_BITS
+    return records
