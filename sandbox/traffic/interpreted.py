@@ -53,8 +53,13 @@ class Interpreted:
 
     def run(self, call: Callable[[], None]) -> None:
         """Make the call with all accesses of its kernels recorded, launch after launch."""
-        with self._recorded():
-            call()
+        try:
+            with self._recorded():
+                call()
+        except self._interpreter.InterpreterError as error:
+            if isinstance(error.__cause__, TooLong):
+                raise error.__cause__ from None
+            raise
 
     @contextmanager
     def _recorded(self) -> Iterator[None]:
