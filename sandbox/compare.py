@@ -14,17 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox import plan, processes, runner
-from sandbox.arguments import Parser, positive, seconds, shapes, sizes, writable
+from sandbox.arguments import Parser, picture, positive, seconds, shapes, sizes, writable
 from sandbox.machine import catalogue, detect
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import DEVICES, BrokenFile, Registry, discover
 from sandbox.report.console import Terminal
+from sandbox.report.explain import explain
 from sandbox.report.files import as_csv, as_json
+from sandbox.report.levels import levels
 from sandbox.report.table import report, row_name
 from sandbox.result import Result
 
 _STDOUT = Path("-")
+_STORAGE = "what is nearer than DRAM: all on the chip, or the last-level cache alone"
 
 
 def parser() -> Parser:
@@ -45,10 +48,14 @@ def parser() -> Parser:
     add("--threads", type=positive, metavar="T", help="for what is parallel (default: 1, and all)")
     add("--cache", choices=("warm", "cold"), default="warm", help="cold: flushed before each call")
     add("--machine", metavar="NAME", help="ceilings of a catalogue machine instead of this one")
+    add("--storage", choices=("all", "article"), default="all", help=_STORAGE)
+    add("--levels", action="store_true", help="the roofline at every memory level")
+    add("--explain", action="store_true", help="where the time goes; with 5 sizes, a fit of T0")
     add("--rounds", type=positive, default=9, metavar="R", help="visits of each row (default 9)")
     add("--timeout", type=seconds, default=60.0, metavar="S", help="seconds a stage (default 60)")
     add("--json", type=writable, metavar="FILE", help="save the rows; - is standard output")
     add("--csv", type=writable, metavar="FILE", help="the same as CSV")
+    add("--plot", type=picture, metavar="FILE", help="the roofline, or a sweep: .svg, .png, .pdf")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     add("--list", action="store_true", help="show the variants and end")
     return p
@@ -92,6 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print()
             results += found
             out.print(report(found, machine, registry.variants))
+            for wanted, more in ((options.levels, levels), (options.explain, explain)):
+                if wanted:
+                    out.print()
+                    out.print(more(found))
             if interactive:
                 status.start()
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox.problem import Problem
-from sandbox.roofline import work
+from sandbox.roofline import LevelBound, Parts, parts, work
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Source:
 class Bound:
     """The roof over one row. FLOP/s, FLOP/byte, bytes; `spread` is the ceiling's own doubt.
 
-    `pebble_bytes` is the least that any schedule moves between DRAM and everything nearer.
+    `pebble_bytes` is the least that any schedule moves between DRAM and everything nearer; `levels`
+    are all boundaries, DRAM first; `t0_s` is the fixed cost in seconds, measured by itself.
     """
 
     ceiling_flops: float
@@ -59,6 +60,8 @@ class Bound:
     compulsory_bytes: int
     source: Source
     spread: float = 0.0
+    t0_s: float = 0.0
+    levels: tuple[LevelBound, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,22 @@ class Result:
             return False
         return self.of_roof > 1 + self.timing.spread + self.bound.spread
 
+    @property
+    def parts(self) -> Parts | None:
+        """Where the time goes, None where there is no time or no ceiling."""
+        if self.timing is None or self.bound is None:
+            return None
+        roof = self.bound.ceiling_flops
+        return parts(self.problem.gemm, self.timing.median_s, self.bound.t0_s, roof)
+
     def to_json(self) -> dict[str, Any]:
         """Plain data: dicts, lists, strings, numbers and None."""
         data = asdict(self)
         del data["problem"]["strided"]
+        levels = data["bound"].pop("levels") if self.bound else ()
+        bound_by = self.bound.bound_by if self.bound else None
+        data["levels"] = [{**level, "binds": level["name"] == bound_by} for level in levels]
+        data["parts"] = asdict(self.parts) if self.parts else None
         data["gflops"] = self.flops / 1e9 if self.flops else None
         data["of_roof"] = self.of_roof
         data["impossible"] = self.impossible

@@ -42,7 +42,7 @@ def percent(x: float) -> str:
     """One decimal below 10 %."""
     if 0 < x < 0.0005:
         return "<0.1%"
-    return f"{100 * x:.1f}%" if x < 0.0995 else f"{100 * x:.0f}%"
+    return f"{100 * x:.1f}%" if abs(x) < 0.0995 else f"{100 * x:.0f}%"
 
 
 def row_name(r: Result) -> str:
