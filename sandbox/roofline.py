@@ -75,13 +75,16 @@ class Level:
     """A boundary of the hierarchy, named for the level on its far side.
 
     Each of `memories` private near sides (SMs, cores) holds `fast_bytes`: all that is nearer than
-    the boundary. `bandwidth` is bytes/s through it, all memories together; None if unknown.
+    the boundary. `bandwidth` is bytes/s through it, all memories together; None if unknown;
+    `spread` is its doubt as a fraction of it, `source` where it comes from.
     """
 
     name: str
     fast_bytes: int
     memories: int = 1
     bandwidth: float | None = None
+    spread: float = 0.0
+    source: str = "unknown"
 
 
 @dataclass(frozen=True)

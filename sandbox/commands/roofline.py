@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 
 from rich.console import Group
 from rich.table import Table
@@ -24,11 +25,28 @@ _EFFICIENCIES = (0.5, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
+class LevelFigures:
+    """One boundary of the hierarchy: bytes/s, FLOP/byte, the least bytes, FLOP/s; None unknown."""
+
+    name: str
+    bandwidth: float | None
+    spread: float
+    source: str
+    fast_bytes: int
+    memories: int
+    ridge: float | None
+    bytes: float
+    intensity: float
+    ceiling_flops: float | None
+
+
+@dataclass(frozen=True)
 class UnitFigures:
     """One arithmetic unit at one size N: FLOP/s, bytes/s, bytes, FLOP/byte, seconds.
 
-    `moved_into` holds the bound in bytes for each level, `n_for` the N that reaches 50, 80 and
-    90 % of the peak in spite of the fixed cost `t0_s`.
+    `levels` are the boundaries, each with all that is nearer as fast memory, and `bound_by_level`
+    the one that binds a product that starts in DRAM. `moved_into` holds the bound in bytes for
+    each level, `n_for` the N that reaches 50, 80 and 90 % of the peak in spite of `t0_s`.
     """
 
     unit: str
@@ -46,8 +64,11 @@ class UnitFigures:
     intensity: float
     ceiling_flops: float
     bound_by: str
+    levels: tuple[LevelFigures, ...]
+    bound_by_level: str
     moved_into: dict[str, float]
     t0_s: float
+    fixed_cost_s: dict[str, float]
     n_for: dict[str, float]
 
 
@@ -66,6 +87,8 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
     ridge = model.ridge(unit.peak_flops, unit.bandwidth)
     flop_per_byte = model.intensity(gemm, least)
     roof = model.ceiling(unit.peak_flops, unit.bandwidth, flop_per_byte)
+    bounds = model.level_bounds(gemm, unit.levels, unit.peak_flops)
+    binding = model.binding_level(bounds, unit.peak_flops)
     return UnitFigures(
         unit=unit.name,
         peak_flops=unit.peak_flops,
@@ -82,11 +105,20 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
         intensity=flop_per_byte,
         ceiling_flops=roof.flops,
         bound_by=roof.bound_by,
-        moved_into={
-            level.name: level.bytes
-            for level in model.level_bounds(gemm, unit.levels[1:], unit.peak_flops)
-        },
+        levels=tuple(
+            LevelFigures(
+                **asdict(level),
+                ridge=level.bandwidth and model.ridge(unit.peak_flops, level.bandwidth),
+                bytes=bound.bytes,
+                intensity=bound.intensity,
+                ceiling_flops=bound.ceiling_flops,
+            )
+            for level, bound in zip(unit.levels, bounds, strict=True)
+        ),
+        bound_by_level=binding.name if binding else "compute",
+        moved_into={near.name: far.bytes for far, near in pairwise(bounds[1:])},
         t0_s=unit.t0_s,
+        fixed_cost_s=unit.fixed_cost_s,
         n_for={
             f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops) for e in _EFFICIENCIES
         },
@@ -103,9 +135,14 @@ def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -
     def row(name: str, *cells: str) -> None:
         table.add_row(Text(name), *(Text(c) for c in cells))
 
+    def levels(name: str, cell: Callable[[LevelFigures], str]) -> None:
+        for level in dict.fromkeys(x.name for f in found for x in f.levels):
+            cells = ({x.name: cell(x) for x in f.levels}.get(level, "") for f in found)
+            row(name.format(level), *cells)
+
     row("peak", *(scaled(f.peak_flops, "FLOP/s") for f in found))
-    row("DRAM", *(scaled(f.bandwidth, "B/s") for f in found))
-    row("ridge I*, FLOP/byte", *(significant(f.ridge, 4) for f in found))
+    levels("{}", lambda x: scaled(x.bandwidth, "B/s") if x.bandwidth else "unknown")
+    levels("{} ridge I*, FLOP/byte", lambda x: significant(x.ridge, 4) if x.ridge else "")
     row("N* = 3 s I* / 2", *(str(int(f.n_star + 0.5)) for f in found))
     row("fast memory M", *(scaled(f.fast_bytes, "B") for f in found))
     row("I_max for large N", *(f"{f.intensity_limit:.0f}" for f in found))
@@ -117,10 +154,12 @@ def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -
     row("intensity, at most", *(significant(f.intensity) for f in found))
     row("ceiling", *(scaled(f.ceiling_flops, "FLOP/s") for f in found))
     row("bound by", *(f.bound_by for f in found))
-    for level in found[0].moved_into:
-        row(f"into {level} at least", *(scaled(f.moved_into[level], "B") for f in found))
+    levels("from {} at least", lambda x: scaled(x.bytes, "B"))
+    row("all levels: bound by", *(f.bound_by_level for f in found))
     row("")
-    row("fixed cost T0", *(scaled(f.t0_s, "s") for f in found))
+    for mode in dict.fromkeys(mode for f in found for mode in f.fixed_cost_s):
+        cells = (f.fixed_cost_s.get(mode) for f in found)
+        row(f"fixed cost T0, {mode}", *(scaled(s, "s") if s else "" for s in cells))
     for e in found[0].n_for:
         row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" for f in found))
     what = {"all": "all storage on the chip, with the safe bound"}
@@ -145,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.machine:
             machine = catalogue.named(options.machine)
         else:
-            machine = this_machine(remeasure=options.remeasure, say=err.print)
+            machine = this_machine(remeasure=options.remeasure, say=err.print, levels=True)
     except ValueError as error:
         p.exit(2, f"error: {error}\n")
     found = [figures(unit, options.n, options.storage) for unit in machine.units]

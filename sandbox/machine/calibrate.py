@@ -156,8 +156,9 @@ def _bandwidth(threads: int, array_bytes: int) -> dict[str, tuple[float, float]]
     }
 
 
-def _fixed_cost(threads: int) -> float:
-    """Seconds of a call that does nothing: of the call itself, and of fork and join."""
+def _fixed_cost(threads: int) -> dict[str, float]:
+    """Seconds of a call that does nothing: of the call itself, or of a threading layer's fork and
+    join."""
     a, x = np.zeros((2, 2), np.float32), np.zeros(threads, np.float32)
 
     def once(call: Callable[[], object]) -> float:
@@ -169,9 +170,10 @@ def _fixed_cost(threads: int) -> float:
         return (clock() - start) / calls
 
     if threads == 1:
-        return min(once(lambda: _nothing(a, a, a)) for _ in range(5))
+        return {"call": min(once(lambda: _nothing(a, a, a)) for _ in range(5))}
     numba.set_num_threads(threads)
-    return min(once(lambda: _fork_and_join(x)) for _ in range(5))
+    fastest = min(once(lambda: _fork_and_join(x)) for _ in range(5))
+    return {numba.threading_layer(): fastest}
 
 
 def measure(threads: int, array_bytes: int) -> dict[str, Any]:

@@ -34,8 +34,9 @@ def named(name: str) -> Machine:
 
 
 def _unit(u: dict[str, Any]) -> Unit:
-    near = ("dram_near_bytes", "l1_near_bytes", "l1_memories")
-    dram, l1, memories = (u.pop(key) for key in near)
-    levels = Level("DRAM", dram, 1, u["bandwidth"]), Level("L1", l1, memories)
+    near = ("dram_near_bytes", "l1_near_bytes", "l1_memories", "bandwidth", "t0_s")
+    dram, l1, memories, bandwidth, t0_s = (u.pop(key) for key in near)
+    levels = Level("DRAM", dram, 1, bandwidth), Level("L2", l1, memories)
     u["article_bytes"] = int(u["article_bytes"])
-    return Unit(**u, levels=levels, source=Source("datasheet", "datasheet"))
+    mode = {"call" if u["device"] == "cpu" else "launch": t0_s}
+    return Unit(**u, levels=levels, fixed_cost_s=mode, source=Source("datasheet", "datasheet"))

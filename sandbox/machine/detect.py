@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import archspec.cpu
@@ -42,26 +43,58 @@ def vector_registers_bytes() -> int:
     return 16 * 32 if "avx" in features else 32 * 16
 
 
+@dataclass(frozen=True)
+class Cache:
+    """A level of data caches: bytes of one, bytes of all that this process can reach.
+
+    What the system does not say is None; `policy` is the microarchitecture's: `inclusive`,
+    `victim` (holds what the nearer level dropped) or `unknown`.
+    """
+
+    level: int
+    one_bytes: int
+    total_bytes: int
+    instances: int
+    ways: int | None = None
+    line_bytes: int | None = None
+    policy: str = "unknown"
+
+
+def hierarchy() -> tuple[Cache, ...]:
+    """The data caches from the nearest level to the last."""
+    found: dict[tuple[int, str], dict[str, int]] = {}
+    for folder in _cache_folders():
+        text = {name: _read(folder / name) for name in ("level", "type", "size", "shared_cpu_list")}
+        if text["type"] in ("Data", "Unified") and text["size"].endswith("K"):
+            found[int(text["level"]), text["shared_cpu_list"]] = {
+                "bytes": int(text["size"][:-1]) << 10,
+                "ways": int(_read(folder / "ways_of_associativity") or 0),
+                "line": int(_read(folder / "coherency_line_size") or 0),
+            }
+    if not found:
+        cores = usable_cores()
+        return tuple(Cache(level, size, size * cores, cores) for level, size in _ASSUMED.items())
+    caches = []
+    for level in sorted({level for level, _ in found}):
+        same = [facts for (other, _), facts in found.items() if other == level]
+        largest = max(same, key=lambda facts: facts["bytes"])
+        total = sum(facts["bytes"] for facts in same)
+        ways, line = largest["ways"] or None, largest["line"] or None
+        caches.append(Cache(level, largest["bytes"], total, len(same), ways, line))
+    return tuple(caches)
+
+
 def caches() -> dict[int, tuple[int, int]]:
     """Per level the bytes of one data cache, and of all those this process can reach."""
-    found: dict[tuple[int, str], int] = {}
-    for index in _cache_folders():
-        try:
-            level, kind, size, shared = (
-                (index / name).read_text().strip()
-                for name in ("level", "type", "size", "shared_cpu_list")
-            )
-        except OSError:
-            continue
-        if kind != "Instruction" and size.endswith("K"):
-            found[int(level), shared] = int(size[:-1]) << 10
-    sizes = {
-        level: [size for (other, _), size in found.items() if other == level]
-        for level in sorted({level for level, _ in found})
-    }
-    if not sizes:
-        return {level: (size, size * usable_cores()) for level, size in _ASSUMED.items()}
-    return {level: (max(known), sum(known)) for level, known in sizes.items()}
+    return {c.level: (c.one_bytes, c.total_bytes) for c in hierarchy()}
+
+
+def _read(path: Path) -> str:
+    """What a file of /sys says, or nothing."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _cache_folders() -> Iterator[Path]:

@@ -6,6 +6,8 @@ import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,14 @@ def this_machine(
     threads: Iterable[int] = (),
     remeasure: bool = False,
     say: Callable[[str], None] = lambda text: None,
+    *,
+    levels: bool = False,
+    gpu: bool = False,
 ) -> Machine:
     """This machine, with ceilings for one thread, for all, and for each number in `threads`.
 
-    `say` hears what is measured.
+    `levels` asks for the bandwidth of each cache and the fixed cost of each threading layer, `gpu`
+    for the units of the CUDA device, where there is one. `say` hears what is measured.
 
     The store is read and written under a lock, so that two runs do not disturb each other. Where
     it cannot be written the ceilings serve this run alone.
@@ -97,13 +103,11 @@ def _measure(threads: list[int], array_bytes: int) -> dict[str, Any]:
 
 
 def _machine(data: dict[str, Any]) -> Machine:
-    cores, caches = detect.usable_cores(), detect.caches()
-    registers = detect.vector_registers_bytes()
-    chip = cores * registers + sum(total for _, total in caches.values())
     units = []
     for threads, found in ((int(t), x) for t, x in data["threads"].items()):
-        how, (bandwidth, _) = max(found["bandwidth"].items(), key=lambda item: item[1][0])
-        levels = Level("DRAM", chip, 1, bandwidth), Level("L1", caches[1][0] + registers, threads)
+        how, (bandwidth, spread) = max(found["bandwidth"].items(), key=lambda item: item[1][0])
+        source = Source("measured", f"measured ({how})")
+        dram = Level("DRAM", 0, 1, bandwidth, spread, source.bandwidth)
         for arithmetic, (peak, spread) in found["peak"].items():
             unit = Unit(
                 name=f"{arithmetic}, {threads} thread{'s' * (threads > 1)}",
@@ -111,13 +115,31 @@ def _machine(data: dict[str, Any]) -> Machine:
                 arithmetic=arithmetic,
                 threads=threads,
                 peak_flops=peak,
-                bandwidth=bandwidth,
-                t0_s=found["t0_s"],
-                article_bytes=max(caches.items())[1][1],
-                levels=levels,
-                source=Source("measured", f"measured ({how})"),
+                levels=_levels(threads, dram, found.get("levels", {})),
+                fixed_cost_s=found["t0_s"],
+                article_bytes=detect.hierarchy()[-1].total_bytes,
+                source=source,
                 spread=spread,
             )
             units.append(unit)
     note = f"measured {data['date']}"
+    cores = detect.usable_cores()
     return Machine(detect.processor(), cores, detect.installed_cores(), tuple(units), note)
+
+
+def _levels(threads: int, dram: Level, measured: dict[str, list[float]]) -> tuple[Level, ...]:
+    """The boundaries on so many threads, the farthest first.
+
+    What is nearer than a cache is private to the cores that share the next nearer one. All caches
+    together are nearer than DRAM: what one of them holds need not be read again for another.
+    """
+    cores, near = detect.usable_cores(), detect.vector_registers_bytes()
+    sharers, chip, levels = 1, cores * near, []
+    for c in detect.hierarchy():
+        rate = measured.get(f"L{c.level}")
+        known = (rate[0], rate[1], "measured (read)") if rate else ()
+        levels.append(Level(f"L{c.level}", near, ceil(threads / sharers), *known))
+        cores_each = max(1, cores // c.instances)
+        near, sharers = near * cores_each // sharers + c.one_bytes, cores_each
+        chip += c.total_bytes
+    return replace(dram, fast_bytes=chip), *reversed(levels)

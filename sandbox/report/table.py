@@ -140,8 +140,7 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     for level in widest.levels:
         least = pebble_bytes(gemm, level.fast_bytes, level.memories)
         why = "compulsory" if least == compulsory_bytes(gemm) else "pebble game"
-        verb = "from" if level.name == "DRAM" else "into"
-        facts.append(Text(f"{scaled(least, 'B'):>8} {verb} {level.name} ({why})"))
+        facts.append(Text(f"{scaled(least, 'B'):>8} from {level.name} ({why})"))
     facts.append(Text(_intensity(widest, results)))
     return Columns([table, Group(*facts)], padding=(0, 3))
 
