@@ -15,7 +15,8 @@ from rich.text import Text
 
 from sandbox import plan, processes, runner
 from sandbox.arguments import Parser, picture, positive, seconds, shapes, sizes, writable
-from sandbox.machine import catalogue, detect
+from sandbox.judgement import article_storage
+from sandbox.machine import Machine, catalogue, detect
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import DEVICES, BrokenFile, Registry, discover
@@ -90,7 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if interactive:
         status.start()
     try:
-        machine = machine or this_machine({t for _, t in rows}, options.remeasure, status.update)
+        deep = options.levels or options.explain or options.plot is not None
+        machine = machine or this_machine(
+            {t for _, t in rows}, options.remeasure, status.update, levels=deep
+        )
+        if options.storage == "article":
+            machine = article_storage(machine)
         cold = options.cache == "cold"
         what = plan.Plan(rows, problems, machine, cold, options.rounds, options.timeout)
         for found in runner.run(what, status.update):
@@ -105,13 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     out.print(more(found))
             if interactive:
                 status.start()
+        if options.explain:
+            from sandbox.report import fixed_cost  # imports SciPy
+
+            if found_costs := fixed_cost.fits(results):
+                out.print()
+                out.print(fixed_cost.fixed_costs(found_costs))
     except KeyboardInterrupt:
         return 130
     except (OSError, RuntimeError) as error:  # no room for the output, or for a child process
         p.exit(2, f"error: {error}\n")
     finally:
         status.stop()
-        _save(results, options, p)
+        _save(results, machine, options, p)
     for r in results:
         if r.traceback:
             err.print(f"\n{row_name(r)}:\n{r.traceback}", soft_wrap=True)
@@ -130,7 +142,9 @@ def _problems(options: Namespace) -> list[Problem]:
     return [Problem(m, n, k, batch, dtype, layout) for m, n, k in wanted]
 
 
-def _save(results: Sequence[Result], options: Namespace, p: Parser) -> None:
+def _save(
+    results: Sequence[Result], machine: Machine | None, options: Namespace, p: Parser
+) -> None:
     for text, path in ((as_json, options.json), (as_csv, options.csv)):
         try:
             if path == _STDOUT:
@@ -139,6 +153,13 @@ def _save(results: Sequence[Result], options: Namespace, p: Parser) -> None:
                 path.write_text(text(results), encoding="utf-8")
         except OSError as error:
             p.exit(2, f"error: cannot write {path}: {error.strerror}\n")
+    if options.plot and machine and results:
+        from sandbox.report import plot  # imports matplotlib
+
+        try:
+            plot.save(plot.figure(results, machine), options.plot)
+        except (OSError, ValueError) as error:
+            p.exit(2, f"error: cannot draw {options.plot}: {error}\n")
 
 
 def _listing(registry: Registry) -> Table:

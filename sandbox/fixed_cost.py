@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -21,7 +22,7 @@ from scipy.special import fdtri, stdtrit
 
 from sandbox.roofline import Gemm, compulsory_bytes, n_for_efficiency, work
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 LEAST_SIZES = 5
 
@@ -84,9 +85,9 @@ def fit(
     """
     t, w, q = _points(gemms, seconds, moved_bytes)
     least = np.array([0.0, 1 / most_flops, 0.0])
-    # From memory-bound to compute-bound: for each number of memory-bound sizes a linear problem.
-    rising = np.argsort(w / q, kind="stable")
-    models = [_solve(t, w, q, rising[:split], least) for split in range(len(t) + 1)]
+    # With their order by intensity known, each number of memory-bound sizes is a linear problem.
+    rank = np.argsort(np.argsort(w / q))
+    models = [_solve(t, w, q, rank < split, least) for split in range(len(t) + 1)]
     simple = min((models[0], models[-1]), key=lambda model: model.cost)
     full = min(models, key=lambda model: model.cost)
     rest = len(t) - 3
@@ -115,11 +116,9 @@ def _points(
     return t, w, q
 
 
-def _solve(t: Array, w: Array, q: Array, memory_bound: Array, least: Array) -> _Model:
-    """The model in which just these points are memory-bound, its cost that of the true maximum."""
-    by_memory = np.zeros(len(t), bool)
-    by_memory[memory_bound] = True
-    terms = np.column_stack([np.ones_like(t), w * ~by_memory, q * by_memory]) / t[:, None]
+def _solve(t: Array, w: Array, q: Array, bound: Array, least: Array) -> _Model:
+    """The model in which just the `bound` points are memory-bound; its cost has the true maximum."""
+    terms = np.column_stack([np.ones_like(t), w * ~bound, q * bound]) / t[:, None]
     size = np.linalg.norm(terms, axis=0)
     free = size > 0
     columns = terms[:, free] / size[free]

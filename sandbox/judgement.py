@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sandbox.machine import Machine
+from sandbox.machine import Machine, Unit
 from sandbox.problem import Problem
 from sandbox.registry import Variant
 from sandbox.result import Bound, Ratio, Result
@@ -15,6 +15,16 @@ from sandbox.roofline import (
     level_bounds,
     pebble_bytes,
 )
+
+
+def article_storage(machine: Machine) -> Machine:
+    """The machine with the last-level cache alone nearer than DRAM, as the article has it."""
+
+    def alone(unit: Unit) -> Unit:
+        dram = replace(unit.levels[0], fast_bytes=unit.article_bytes)
+        return replace(unit, levels=(dram, *unit.levels[1:]))
+
+    return replace(machine, units=tuple(map(alone, machine.units)))
 
 
 def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) -> Bound | None:
@@ -30,15 +40,17 @@ def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) ->
     least = pebble_bytes(gemm, unit.fast_bytes)
     levels = level_bounds(gemm, unit.levels, peak, warm=not cold)
     lowest = binding_level(levels, peak)
+    bound_by = lowest.name if lowest else "compute"
     return Bound(
         ceiling_flops=lowest.ceiling_flops or peak if lowest else peak,
-        bound_by=lowest.name if lowest else "compute",
+        bound_by=bound_by,
         intensity=intensity(gemm, least),
         pebble_bytes=least,
         compulsory_bytes=compulsory_bytes(gemm),
         source=unit.source,
-        spread=unit.spread,
-        t0_s=unit.t0_s,
+        spread=next((x.spread for x in unit.levels if x.name == bound_by), unit.spread),
+        t0_s=unit.fixed_cost_s.get("graph", unit.t0_s),  # a kernel on a GPU is replayed
+        launch_s=unit.t0_s,
         levels=tuple(levels),
     )
 

@@ -50,7 +50,8 @@ class Bound:
     """The roof over one row. FLOP/s, FLOP/byte, bytes; `spread` is the ceiling's own doubt.
 
     `pebble_bytes` is the least that any schedule moves between DRAM and everything nearer; `levels`
-    are all boundaries, DRAM first; `t0_s` is the fixed cost in seconds, measured by itself.
+    are all boundaries, DRAM first; `t0_s` is the fixed cost in seconds, measured by itself, and
+    `launch_s` that of a call as the caller of a kernel on a GPU sees it.
     """
 
     ceiling_flops: float
@@ -60,7 +61,8 @@ class Bound:
     compulsory_bytes: int
     source: Source
     spread: float = 0.0
-    t0_s: float = 0.0
+    t0_s: float | None = None
+    launch_s: float | None = None
     levels: tuple[LevelBound, ...] = ()
 
 
@@ -74,7 +76,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Result:
-    """One row. Raises ValueError where a variant that is not right is given a time."""
+    """One row. Raises ValueError where a variant that is not right is given a time.
+
+    On a GPU `timing` is the kernel's, `call` that of the call as its caller sees it.
+    """
 
     variant: str
     device: str
@@ -85,6 +90,7 @@ class Result:
     cache: str
     verdict: Verdict | None = None
     timing: Timing | None = None
+    call: Timing | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None
@@ -115,11 +121,18 @@ class Result:
 
     @property
     def parts(self) -> Parts | None:
-        """Where the time goes, None where there is no time or no ceiling."""
-        if self.timing is None or self.bound is None:
+        """Where the time goes, None where there is no time, no ceiling or no T0."""
+        return self._parts(self.timing, self.bound.t0_s) if self.bound else None
+
+    @property
+    def call_parts(self) -> Parts | None:
+        """Where the time of the whole call of a kernel on a GPU goes."""
+        return self._parts(self.call, self.bound.launch_s) if self.bound else None
+
+    def _parts(self, timing: Timing | None, t0_s: float | None) -> Parts | None:
+        if timing is None or self.bound is None or t0_s is None:
             return None
-        roof = self.bound.ceiling_flops
-        return parts(self.problem.gemm, self.timing.median_s, self.bound.t0_s, roof)
+        return parts(self.problem.gemm, timing.median_s, t0_s, self.bound.ceiling_flops)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: dicts, lists, strings, numbers and None."""
@@ -129,6 +142,7 @@ class Result:
         bound_by = self.bound.bound_by if self.bound else None
         data["levels"] = [{**level, "binds": level["name"] == bound_by} for level in levels]
         data["parts"] = asdict(self.parts) if self.parts else None
+        data["call_parts"] = asdict(self.call_parts) if self.call_parts else None
         data["gflops"] = self.flops / 1e9 if self.flops else None
         data["of_roof"] = self.of_roof
         data["impossible"] = self.impossible

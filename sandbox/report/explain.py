@@ -21,13 +21,16 @@ _LEGEND = (
 
 
 def explain(results: Sequence[Result]) -> Trimmed:
-    """Each part as a fraction of the row's time, and the bar that they make."""
+    """Each part as a fraction of the time, and the bar that they make: of every row, and of the
+    whole call where a kernel on a GPU has one."""
     headers = ("step", "thr", "time", "T0", "roof", "moved", "rest", "")
-    rows = [
-        ("", (r.variant, str(r.threads), scaled(r.timing.median_s, "s"), *_cells(r.parts)))
-        for r in results
-        if r.timing and r.parts
-    ]
+    rows = []
+    for r in results:
+        threads = str(r.threads) if r.device == "cpu" else ""
+        if r.parts:
+            rows.append(("", (r.variant, threads, *_cells(r.parts))))
+        if r.call_parts:
+            rows.append(("", (f"{r.variant}, the call", threads, *_cells(r.call_parts))))
     legend = [Text(line, style="dim") for line in _LEGEND]
     return Trimmed(Group(Text("Where the time goes", style="bold"), Fitted(headers, rows), *legend))
 
@@ -36,7 +39,7 @@ def _cells(parts: Parts) -> tuple[str, ...]:
     each = (parts.t0_s, parts.bound_s, parts.traffic_s, parts.rest_s)
     time_s = sum(part or 0.0 for part in each)
     fractions = ("-" if part is None else percent(part / time_s) for part in each)
-    return *fractions, bar(parts)
+    return scaled(time_s, "s"), *fractions, bar(parts)
 
 
 def bar(parts: Parts) -> str:

@@ -27,7 +27,7 @@ def as_csv(results: Sequence[Result]) -> str:
     flat = [_flat(r.to_json()) for r in results]
     absent = ("problem.strided", "versions", "bound.levels.")
     known = [name for name in _names(Result) if not name.startswith(absent)]
-    known += [f"parts.{name}" for name in _names(Parts)]
+    known += [f"{which}.{name}" for which in ("parts", "call_parts") for name in _names(Parts)]
     parents = {name.rpartition(".")[0] for name in known} | {"versions"}
     names = dict.fromkeys([*known, *(name for row in flat for name in row)])
     text = io.StringIO()

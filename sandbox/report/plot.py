@@ -25,8 +25,6 @@ from sandbox.report.table import scaled, significant
 from sandbox.result import Result
 from sandbox.roofline import ridge, work
 
-SUFFIXES = (".svg", ".png", ".pdf")
-
 
 @dataclass(frozen=True)
 class _Series:
@@ -38,6 +36,12 @@ class _Series:
     low: list[float]
     high: list[float]
     style: dict[str, Any]
+
+
+def figure(results: Sequence[Result], machine: Machine) -> Figure:
+    """The roofline of rows of one problem, a sweep of several; raises ValueError as these do."""
+    of_one = len({r.problem for r in results}) == 1
+    return (roofline if of_one else sweep)(results, machine)
 
 
 def roofline(results: Iterable[Result], machine: Machine) -> Figure:
@@ -101,15 +105,12 @@ def sweep(results: Iterable[Result], machine: Machine) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure as the suffix says: .svg (text stays text), .png or .pdf.
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure as the suffix says; in SVG text stays text.
 
-    The same figure gives the same bytes. Raises ValueError for another suffix.
+    The same figure gives the same bytes.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"a figure is saved as {', '.join(SUFFIXES)}, not as {suffix or path}")
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
     with mpl.rc_context(drawing.RC):
         figure.savefig(path, dpi=2 * drawing.DPI, metadata=undated)
 

@@ -85,7 +85,7 @@ class Fitted:
     def _table(self, kept: list[str]) -> Table:
         table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
         for header in kept:
-            left = header in ("step", "")
+            left = header in ("step", "level", "")
             table.add_column(
                 header,
                 justify="left" if left else "right",
