@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,9 +19,11 @@ from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, Problem
 from sandbox.registry import UNITS
 from sandbox.report.console import Terminal
+from sandbox.report.machines import listing, sources
 from sandbox.report.table import scaled, significant
 
 _EFFICIENCIES = (0.5, 0.8, 0.9)
+_SIDE_BY_SIDE = 4
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class UnitFigures:
     levels: tuple[LevelFigures, ...]
     bound_by_level: str
     moved_into: dict[str, float]
-    t0_s: float
+    t0_s: float | None
     fixed_cost_s: dict[str, float]
     n_for: dict[str, float]
 
@@ -120,13 +122,28 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
         t0_s=unit.t0_s,
         fixed_cost_s=unit.fixed_cost_s,
         n_for={
-            f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops) for e in _EFFICIENCIES
+            f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops)
+            for e in _EFFICIENCIES
+            if unit.t0_s
         },
     )
 
 
 def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -> Group:
-    """The figures of all units side by side."""
+    """The figures of all units, a few side by side."""
+    what = {"all": "all storage on the chip, with the safe bound"}
+    what["article"] = "the last-level cache, with the article's bound"
+    head = Text(f"{machine.name}   {machine.cores} of {machine.of_cores} cores", style="bold")
+    parts: list[RenderableType] = [head if machine.cores else Text(machine.name, style="bold")]
+    for device in ("cpu", "gpu"):
+        same = [f for f, u in zip(found, machine.units, strict=True) if u.device == device]
+        for first in range(0, len(same), _SIDE_BY_SIDE):
+            parts += [Text(), _table(same[first : first + _SIDE_BY_SIDE], n)]
+    notes = Text(f"Ceilings {machine.note}. Fast memory: {what[storage]}.")
+    return Group(*parts, Text(), notes, Text(), sources(machine.facts))
+
+
+def _table(found: Sequence[UnitFigures], n: int) -> Table:
     table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
     table.add_column("", overflow="fold")
     for f in found:
@@ -160,13 +177,9 @@ def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -
     for mode in dict.fromkeys(mode for f in found for mode in f.fixed_cost_s):
         cells = (f.fixed_cost_s.get(mode) for f in found)
         row(f"fixed cost T0, {mode}", *(scaled(s, "s") if s else "" for s in cells))
-    for e in found[0].n_for:
-        row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" for f in found))
-    what = {"all": "all storage on the chip, with the safe bound"}
-    what["article"] = "the last-level cache, with the article's bound"
-    head = Text(f"{machine.name}   {machine.cores} of {machine.of_cores} cores", style="bold")
-    notes = Text(f"Ceilings {machine.note}. Fast memory: {what[storage]}.")
-    return Group(head, Text(), table, Text(), notes)
+    for e in dict.fromkeys(e for f in found for e in f.n_for):
+        row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" if f.n_for else "" for f in found))
+    return table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -174,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     p = Parser(prog="sandbox.roofline", description=__doc__)
     add = p.add_argument
     add("--machine", metavar="NAME", help=f"instead of this one: {', '.join(catalogue.names())}")
+    add("--machines", action="store_true", help="list the catalogue")
     add("--storage", choices=("article", "all"), default="all", help="what is fast memory")
     add("--n", type=positive, default=512, metavar="N", help="N x N x N (default 512)")
     add("--json", type=writable, metavar="FILE", help="save the figures; - is standard output")
@@ -181,6 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = p.parse_args(arguments)
     err = Terminal(sys.stderr)
     try:
+        if options.machines:
+            Terminal(sys.stdout).print(listing({n: catalogue.named(n) for n in catalogue.names()}))
+            return 0
         if options.machine:
             machine = catalogue.named(options.machine)
         else:

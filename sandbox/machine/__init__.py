@@ -17,8 +17,8 @@ class Unit:
     of the hierarchy from the farthest: DRAM, L3, L2, L1 on a CPU; DRAM, L2, shared on a GPU.
     `fixed_cost_s` are the seconds of a call that does nothing, by mode: `call` on one thread; the
     threading layer of fork and join on several (`omp`, `tbb`, `workqueue`), Numba's choice first;
-    `launch`, `event`, `graph` on a GPU. `article_bytes` is the last-level cache alone, which the
-    article takes for the fast memory.
+    `launch`, `event`, `graph` on a GPU; none where unknown. `article_bytes` is the last-level
+    cache alone, which the article takes for the fast memory.
     """
 
     name: str
@@ -44,9 +44,9 @@ class Unit:
         return self.levels[0].fast_bytes
 
     @property
-    def t0_s(self) -> float:
+    def t0_s(self) -> float | None:
         """Seconds of a call that does nothing, in the mode that calls are made in."""
-        return next(iter(self.fixed_cost_s.values()))
+        return next(iter(self.fixed_cost_s.values()), None)
 
     def narrowed(self, threads: int) -> Unit:
         """Its share of the peak and of the private memories' bandwidth for fewer threads."""
@@ -83,6 +83,16 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """One thing that is known of a machine, who says so, and what is doubtful about it."""
+
+    name: str
+    value: str
+    source: str
+    doubt: str = ""
+
+
+@dataclass(frozen=True)
 class Machine:
     """A machine's name, the cores that can be used of those it has, and its ceilings."""
 
@@ -92,6 +102,7 @@ class Machine:
     units: tuple[Unit, ...]
     note: str
     gpu: Gpu | None = None
+    facts: tuple[Fact, ...] = ()
 
     def unit(self, device: str, arithmetic: str, threads: int) -> Unit | None:
         """The ceiling that applies; where only all threads are known, their share of the peak."""
