@@ -20,7 +20,7 @@ from sandbox.plan import Plan
 from sandbox.problem import Problem
 from sandbox.registry import Variant, discover
 from sandbox.report.console import Terminal
-from sandbox.report.table import percent, scaled
+from sandbox.report.table import scaled, significant
 from sandbox.result import Result
 
 if TYPE_CHECKING:
@@ -120,10 +120,17 @@ def show(title: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
 
 
 def _cell(value: Any, unit: str) -> str:
-    """Three digits and the unit; a dash for what this machine does not have."""
+    """As the unit wants it: N is a whole number, G are thousand millions, "" has no unit. What this
+    machine does not have is a dash."""
     if value is None or isinstance(value, str):
         return value or "-"
-    return percent(value) if unit == "%" else scaled(value, unit).strip()
+    if unit == "N":
+        return str(int(value + 0.5))
+    if unit == "%":
+        return f"{significant(100 * value, 2)}%"
+    if unit == "G":
+        return significant(value / 1e9, 3)
+    return scaled(value, unit) if unit else significant(value, 4)
 
 
 def save(

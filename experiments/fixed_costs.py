@@ -40,9 +40,9 @@ COLUMNS = (
     ("W/P", "work_s", "s"),
     ("Q/B", "traffic_s", "s"),
     ("time", "time_s", "s"),
-    ("T0, the rest", "t0_s", "s"),
-    ("T0, measured", "measured_t0_s", "s"),
-    ("N for 80 %", "n_for", ""),
+    ("rest: T0", "t0_s", "s"),
+    ("T0 alone", "measured_t0_s", "s"),
+    ("N, 80 %", "n_for", "N"),
 )
 
 
@@ -60,7 +60,7 @@ def main() -> None:
             row["work_s"] = work(N512.gemm) / peak
             row["traffic_s"] = compulsory_bytes(N512.gemm) / bandwidth
             row["t0_s"] = time_s - max(row["work_s"], row["traffic_s"])
-            row["n_for"] = f"{n_for_efficiency(0.8, max(0.0, row['t0_s']), peak):.0f}"
+            row["n_for"] = n_for_efficiency(0.8, max(0.0, row["t0_s"]), peak)
             table.append(row)
     show("The article's estimate: T0 = T - max(W/P, Q/B) at N = 512", COLUMNS, table)
     gpu = [row for name, row in chosen.items() if name in (FP32, TF32)]

@@ -23,10 +23,10 @@ from sandbox.roofline import work
 COLUMNS = (
     ("", "method", ""),
     ("article", "article_s", "s"),
-    ("", "article_flops", "FLOP/s"),
+    ("GFLOP/s", "article_flops", "G"),
     ("of peak", "article_of_peak", "%"),
     ("here", "here_s", "s"),
-    ("", "here_flops", "FLOP/s"),
+    ("GFLOP/s", "here_flops", "G"),
     ("of peak", "here_of_peak", "%"),
     ("kernel", "kernel_s", "s"),
 )

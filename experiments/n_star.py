@@ -12,8 +12,8 @@ from sandbox.roofline import Gemm, intensity_limit, n_star, ridge
 LAST_LEVEL = {CPU: 117_000_000, FP32: 50_000_000, TF32: 50_000_000}
 COLUMNS = (
     ("", "unit", ""),
-    ("N*, article", "article", ""),
-    ("here", "here", ""),
+    ("N*, article", "article", "N"),
+    ("here", "here", "N"),
     ("I_max, article", "article_limit", ""),
     ("here, its M", "limit_last_level", ""),
     ("all on the chip", "limit", ""),

@@ -31,12 +31,12 @@ SATURATED = {
 }
 COLUMNS = (
     ("", "method", ""),
-    ("article", "article_flops", "FLOP/s"),
+    ("article", "article_flops", "G"),
     ("of peak", "article_of_peak", "%"),
-    ("here", "here_flops", "FLOP/s"),
-    ("at N", "at", ""),
+    ("here", "here_flops", "G"),
+    ("at N", "at", "N"),
     ("of peak", "here_of_peak", "%"),
-    ("at the largest N", "last_flops", "FLOP/s"),
+    ("at the largest N", "last_flops", "G"),
 )
 
 
@@ -67,11 +67,11 @@ def main() -> None:
         if mine and v:
             best = max(mine, key=lambda r: r.flops or 0.0)
             row |= {"variant": v.name, "threads": threads, "here_flops": best.flops}
-            row |= {"at": str(best.problem.n), "last_flops": mine[-1].flops}
+            row |= {"at": best.problem.n, "last_flops": mine[-1].flops}
             row["here_of_peak"] = best.of_roof
         points[name] = [{"n": r.problem.n, **vars(r.timing)} for r in mine if r.timing]
         table.append(row)
-    show("Saturation", COLUMNS, table)
+    show("The most that is reached, GFLOP/s", COLUMNS, table)
     save("n_sweep", machine, {"rows": table, "points": points}, sweep(results, machine))
 
 

@@ -23,11 +23,11 @@ from sandbox.roofline import ceiling, compulsory_bytes, intensity, work
 
 COLUMNS = (
     ("", "method", ""),
-    ("article", "article_flops", "FLOP/s"),
-    ("ceiling", "article_ceiling", "FLOP/s"),
+    ("article", "article_flops", "G"),
+    ("ceiling", "article_ceiling", "G"),
     ("of it", "article_of_ceiling", "%"),
-    ("here", "here_flops", "FLOP/s"),
-    ("ceiling", "here_ceiling", "FLOP/s"),
+    ("here", "here_flops", "G"),
+    ("ceiling", "here_ceiling", "G"),
     ("of it", "here_of_ceiling", "%"),
 )
 
@@ -48,7 +48,7 @@ def main() -> None:
             row[f"{where}_flops"], row[f"{where}_ceiling"] = flop / t, roof
             row[f"{where}_of_ceiling"] = flop / t / roof
         rows.append(row)
-    show(f"N = 512 against the roofline at {most:.1f} FLOP/byte", COLUMNS, rows)
+    show(f"N = 512 against the roofline at {most:.1f} FLOP/byte, GFLOP/s", COLUMNS, rows)
     save("roofline_512", machine, {"rows": rows}, roofline(results.values(), machine))
 
 

@@ -117,7 +117,7 @@ def _points(
 
 
 def _solve(t: Array, w: Array, q: Array, bound: Array, least: Array) -> _Model:
-    """The model in which just the `bound` points are memory-bound; its cost has the true maximum."""
+    """The model with just the `bound` points memory-bound; its cost is that of the maximum."""
     terms = np.column_stack([np.ones_like(t), w * ~bound, q * bound]) / t[:, None]
     size = np.linalg.norm(terms, axis=0)
     free = size > 0

@@ -31,6 +31,8 @@ def explain(results: Sequence[Result]) -> Trimmed:
             rows.append(("", (r.variant, threads, *_cells(r.parts))))
         if r.call_parts:
             rows.append(("", (f"{r.variant}, the call", threads, *_cells(r.call_parts))))
+    if not rows:
+        return Trimmed(Text("Where the time goes: no fixed cost is known of what has a time."))
     legend = [Text(line, style="dim") for line in _LEGEND]
     return Trimmed(Group(Text("Where the time goes", style="bold"), Fitted(headers, rows), *legend))
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import isfinite
 
 from rich.console import Group
 from rich.text import Text
 
 from sandbox.fixed_cost import LEAST_SIZES, Estimate, FixedCost, fit
-from sandbox.report.table import Fitted, Trimmed, scaled
+from sandbox.report.table import Fitted, Trimmed, significant
 from sandbox.result import Result
 from sandbox.roofline import Gemm
 
-_HEADERS = ("step", "thr", "T0", "P_eff", "B_eff", "N for 50 %", "80 %", "90 %")
+_HEADERS = ("step", "thr", "T0, us", "P, GFLOP/s", "B, GB/s", "N for 50 %", "80 %", "90 %")
 
 
 def fits(results: Iterable[Result]) -> dict[tuple[str, int], FixedCost]:
@@ -32,20 +33,20 @@ def fits(results: Iterable[Result]) -> dict[tuple[str, int], FixedCost]:
 
 
 def fixed_costs(found: Mapping[tuple[str, int], FixedCost]) -> Trimmed:
-    """T = T0 + max(W / P_eff, Q / B_eff): what the fits say, each above its 95 % interval."""
+    """T = T0 + max(W / P, Q / B): what the fits say, each above its 95 % interval."""
     rows = []
     for (name, threads), f in found.items():
-        ns = [f"{f.n_for(eta):.0f}" if f.peak_flops else "-" for eta in (0.5, 0.8, 0.9)]
-        of = ((f.t0_s, "s"), (f.peak_flops, "FLOP/s"), (f.bandwidth, "B/s"))
-        values = [scaled(e.value, unit) if e else "-" for e, unit in of]
+        each = ((f.t0_s, 1e6), (f.peak_flops, 1e-9), (f.bandwidth, 1e-9))
+        values = ("-" if e is None else significant(e.value * factor) for e, factor in each)
+        ns = (f"{f.n_for(eta):.0f}" if f.peak_flops else "-" for eta in (0.5, 0.8, 0.9))
         rows.append(("", (name, str(threads), *values, *ns)))
-        rows.append(("dim", ("", "", *(_interval(e, unit) for e, unit in of), "", "", "")))
-    title = "Fixed cost: T = T0 + max(W / P_eff, Q / B_eff), with 95 % intervals"
+        rows.append(("dim", ("", "", *(_interval(e, factor) for e, factor in each), "", "", "")))
+    title = "Fixed cost: T = T0 + max(W / P, Q / B), with 95 % intervals"
     return Trimmed(Group(Text(title, style="bold"), Fitted(_HEADERS, rows)))
 
 
-def _interval(e: Estimate | None, unit: str) -> str:
+def _interval(e: Estimate | None, factor: float) -> str:
     if e is None:
         return ""
-    high = "inf" if e.high == float("inf") else scaled(e.high, unit).removesuffix(unit)
-    return f"{scaled(e.low, unit).removesuffix(unit).strip()} to {high.strip()}"
+    low, high = (significant(x * factor) if isfinite(x) else "inf" for x in (e.low, e.high))
+    return f"{low} to {high}"
