@@ -38,6 +38,17 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Clocks:
+    """What a GPU did while a row was timed: SM clock in Hz and the most it can be, power in W,
+    temperature in degrees Celsius."""
+
+    sm_hz: float
+    most_hz: float
+    watts: float
+    celsius: float
+
+
+@dataclass(frozen=True)
 class Source:
     """Where the two ceilings come from: measured, datasheet or unknown."""
 
@@ -78,7 +89,8 @@ class Ratio:
 class Result:
     """One row. Raises ValueError where a variant that is not right is given a time.
 
-    On a GPU `timing` is the kernel's, `call` that of the call as its caller sees it.
+    On a GPU `timing` is the kernel's, `call` that of the call as its caller sees it, and
+    `uncaptured` says why the kernel's time is not that of a replayed graph.
     """
 
     variant: str
@@ -91,6 +103,8 @@ class Result:
     verdict: Verdict | None = None
     timing: Timing | None = None
     call: Timing | None = None
+    clocks: Clocks | None = None
+    uncaptured: str | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None
