@@ -21,11 +21,13 @@ from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import DEVICES, BrokenFile, Registry, discover
 from sandbox.report.console import Terminal
+from sandbox.report.counters import counters
 from sandbox.report.explain import explain
 from sandbox.report.files import as_csv, as_json
 from sandbox.report.levels import levels
 from sandbox.report.table import report, row_name
 from sandbox.result import Result
+from sandbox.traffic.counters import NotCounted, counted
 
 _STDOUT = Path("-")
 _STORAGE = "what is nearer than DRAM: all on the chip, or the last-level cache alone"
@@ -56,6 +58,7 @@ def parser() -> Parser:
     add("--timeout", type=seconds, default=60.0, metavar="S", help="seconds a stage (default 60)")
     add("--json", type=writable, metavar="FILE", help="save the rows; - is standard output")
     add("--csv", type=writable, metavar="FILE", help="the same as CSV")
+    add("--counters", action="store_true", help="bytes that hardware counters saw (ncu, perf)")
     add("--plot", type=picture, metavar="FILE", help="the roofline, or a sweep: .svg, .png, .pdf")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     add("--list", action="store_true", help="show the variants and end")
@@ -105,10 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print()
             results += found
             out.print(report(found, machine, registry.variants))
-            for wanted, more in ((options.levels, levels), (options.explain, explain)):
-                if wanted:
+            if options.counters:
+                results[-len(found) :] = found = counted(found, variants)
+            for detail in (counters, levels, explain):
+                if getattr(options, detail.__name__):
                     out.print()
-                    out.print(more(found))
+                    out.print(detail(found))
             if interactive:
                 status.start()
         if options.explain:
@@ -119,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print(fixed_cost.fixed_costs(found_costs))
     except KeyboardInterrupt:
         return 130
-    except (OSError, RuntimeError) as error:  # no room for the output, or for a child process
+    except (OSError, RuntimeError, NotCounted) as error:  # no room for the output or for a process
         p.exit(2, f"error: {error}\n")
     finally:
         status.stop()

@@ -49,6 +49,27 @@ class Clocks:
 
 
 @dataclass(frozen=True)
+class Counters:
+    """What hardware counters saw of one call, in bytes; None where they do not tell.
+
+    DRAM; between L2 and the L1 caches; through L1; through shared memory.
+    """
+
+    dram_read_bytes: int | None = None
+    dram_write_bytes: int | None = None
+    l2_bytes: int | None = None
+    l1_bytes: int | None = None
+    shared_bytes: int | None = None
+
+    @property
+    def dram_bytes(self) -> int | None:
+        """Read and written, where both are known."""
+        if self.dram_read_bytes is None or self.dram_write_bytes is None:
+            return None
+        return self.dram_read_bytes + self.dram_write_bytes
+
+
+@dataclass(frozen=True)
 class Source:
     """Where the two ceilings come from: measured, datasheet or unknown."""
 
@@ -105,6 +126,7 @@ class Result:
     call: Timing | None = None
     clocks: Clocks | None = None
     uncaptured: str | None = None
+    counters: Counters | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None
@@ -143,10 +165,28 @@ class Result:
         """Where the time of the whole call of a kernel on a GPU goes."""
         return self._parts(self.call, self.bound.launch_s) if self.bound else None
 
+    @property
+    def moved(self) -> dict[str, float]:
+        """Bytes moved at each level, by its name, as far as they are known.
+
+        ncu starts with empty caches: of a warm run, what may be held from the call before is taken
+        off. perf sees calls that follow one another.
+        """
+        c = self.counters
+        if c is None or self.bound is None:
+            return {}
+        known = {"DRAM": c.dram_bytes, "L2": c.l2_bytes, "shared": c.shared_bytes}
+        held = {x.name: x.held_bytes for x in self.bound.levels if self.device == "gpu"}
+        return {x: max(0, q - held.get(x, 0)) for x, q in known.items() if q is not None}
+
     def _parts(self, timing: Timing | None, t0_s: float | None) -> Parts | None:
         if timing is None or self.bound is None or t0_s is None:
             return None
-        return parts(self.problem.gemm, timing.median_s, t0_s, self.bound.ceiling_flops)
+        rates = {x.name: x.bandwidth for x in self.bound.levels}
+        moved = [(q, rate) for name, q in self.moved.items() if (rate := rates.get(name))]
+        return parts(
+            self.problem.gemm, timing.median_s, t0_s, self.bound.ceiling_flops, moved or None
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: dicts, lists, strings, numbers and None."""
@@ -154,7 +194,11 @@ class Result:
         del data["problem"]["strided"]
         levels = data["bound"].pop("levels") if self.bound else ()
         bound_by = self.bound.bound_by if self.bound else None
-        data["levels"] = [{**level, "binds": level["name"] == bound_by} for level in levels]
+        data["levels"] = [
+            {**level, "moved_bytes": self.moved.get(name), "binds": name == bound_by}
+            for level in levels
+            for name in [level["name"]]
+        ]
         data["parts"] = asdict(self.parts) if self.parts else None
         data["call_parts"] = asdict(self.call_parts) if self.call_parts else None
         data["gflops"] = self.flops / 1e9 if self.flops else None

@@ -18,7 +18,7 @@ from sandbox.machine import detect
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("--machine", "gh200", "--n", "32", "--rounds", "1")
-NATURE = {"call", "clocks", "uncaptured",
+NATURE = {"counters", "call", "clocks", "uncaptured",
     "variant", "device", "reference", "unit", "problem", "threads", "cache", "verdict", "timing",
     "bound", "ratio", "skipped", "traceback", "machine", "versions", "gflops", "of_roof",
     "impossible", "levels", "parts", "call_parts",

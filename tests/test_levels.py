@@ -19,7 +19,7 @@ from sandbox.registry import Variant
 from sandbox.report import fixed_cost
 from sandbox.report.explain import bar, explain
 from sandbox.report.levels import levels
-from sandbox.result import Result, Source, Timing, Verdict
+from sandbox.result import Counters, Result, Source, Timing, Verdict
 from sandbox.roofline import Gemm, Level, Parts, level_bounds, parts, pebble_bytes, work
 
 KIB = 1024
@@ -149,6 +149,22 @@ def test_compute_binds_where_no_level_does() -> None:
     text = shown(levels([row(512, 1e-3, machine=replace(MACHINE, units=(fast(),)))]))
     line = next(x for x in text.splitlines() if "binds" in x)
     assert line.split() == ["compute", "180", "binds"]
+
+
+def test_bytes_that_counters_saw_set_the_roof_of_a_row() -> None:
+    least = row(512, 1e-1, cold=True)
+    counted = Counters(10 << 20, 10 << 20, 500 << 20)
+    r = replace(least, counters=counted)
+    assert r.moved == {"DRAM": 20 << 20, "L2": 500 << 20}
+    line = shown(levels([r])).splitlines()[-1]
+    assert line.split() == ["mine", "2", "21.0", "MB", "-", "524", "MB", "-", "51.2", "L2"]
+    assert r.parts
+    assert r.parts.traffic_s == pytest.approx((500 << 20) / 100e9 - r.parts.bound_s)
+    assert [x["moved_bytes"] for x in r.to_json()["levels"]] == [20 << 20, None, 500 << 20, None]
+    warm = replace(row(512, 1e-1), counters=counted)
+    assert warm.moved == r.moved  # perf counts calls that follow one another
+    held = UNIT.levels[2].memories * UNIT.levels[2].fast_bytes
+    assert replace(warm, device="gpu").moved == {"DRAM": 0, "L2": (500 << 20) - held}
 
 
 def fast() -> Unit:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from sandbox.report.table import Fitted, Trimmed, scaled, significant
 from sandbox.result import Bound, Result
+from sandbox.roofline import work
 
 _HEADERS = ("level", "at least", "FLOP/byte", "bandwidth", "GFLOP/s", "")
 
@@ -27,6 +28,9 @@ def levels(results: Sequence[Result]) -> Trimmed:
         parts += [Text(head, style="bold"), Fitted(_HEADERS, _lines(bound)), Text()]
     if any(level.held_bytes for bound in shared for level in bound.levels):
         parts.append(Text("Warm: what near memory can hold from the run before need not move."))
+    if moving := [r for r in results if r.moved]:
+        parts += [Text(), Text("What the rows move, and the roof that makes", style="bold")]
+        parts.append(_moving(moving))
     return Trimmed(Group(*parts))
 
 
@@ -47,3 +51,22 @@ def _lines(bound: Bound) -> list[tuple[str, tuple[str, ...]]]:
         ("bold", (*line, "binds")) if line[0] == bound.bound_by else ("", (*line, ""))
         for line in lines
     ]
+
+
+def _moving(results: Sequence[Result]) -> Fitted:
+    """The bytes that each row moves at each level, and the level that they make the slowest."""
+    names = list(dict.fromkeys(x.name for r in results if r.bound for x in r.bound.levels))
+    rows = []
+    for r in results:
+        assert r.bound
+        flop = work(r.problem.gemm)
+        seconds = {r.bound.bound_by: flop / r.bound.ceiling_flops}
+        for x in r.bound.levels:
+            if x.bandwidth and x.name in r.moved:
+                moving = r.moved[x.name] / x.bandwidth
+                seconds[x.name] = max(moving, seconds.get(x.name, 0.0))
+        slowest = max(seconds, key=lambda name: seconds[name])
+        moved = (scaled(r.moved[x], "B") if x in r.moved else "-" for x in names)
+        roof = significant(flop / seconds[slowest] / 1e9)
+        rows.append(("", (r.variant, str(r.threads), *moved, roof, slowest)))
+    return Fitted(("step", "thr", *names, "GFLOP/s", "binds"), rows)
