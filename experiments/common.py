@@ -37,7 +37,7 @@ CPU = "CPU, FP32"
 ARTICLE = {CPU: (7.1e12, 512e9), FP32: (67e12, 4.0e12), TF32: (494e12, 4.0e12)}
 # Its times at N = 512, and the unit on which each method runs.
 SECONDS = {NAIVE: 93.81e-3, NUMPY: 157.6e-6, FP32: 17.23e-6, TF32: 13.04e-6}
-UNIT = {NAIVE: CPU, STEP: CPU, NUMPY: CPU, FP32: FP32, TF32: TF32}
+UNIT = {NAIVE: CPU, NUMPY: CPU, FP32: FP32, TF32: TF32}
 N512 = Problem(512, 512, 512)
 
 
@@ -102,8 +102,10 @@ def call_s(r: Result) -> float:
 
 def hardware(machine: Machine) -> str:
     """The machine in words: its GPU, or its processor and cores."""
-    if machine.gpu:
-        return machine.gpu.name
+    return machine.gpu.name if machine.gpu else _processor(machine)
+
+
+def _processor(machine: Machine) -> str:
     return f"{machine.name}, {machine.cores} core{'s' * (machine.cores > 1)}"
 
 
@@ -141,7 +143,8 @@ def save(
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     path = RESULTS / f"{experiment}-{slug}.json"
     date = datetime.date.today().isoformat()
-    kept = {"hardware": name, "date": date, "ceilings": machine.note, **data}
+    kept = {"hardware": name, "processor": _processor(machine), "date": date}
+    kept |= {"ceilings": machine.note, **data}
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(kept, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     if figure is not None:

@@ -96,7 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         deep = options.levels or options.explain or options.plot is not None
         machine = machine or this_machine(
-            {t for _, t in rows}, options.remeasure, status.update, levels=deep
+            {t for _, t in rows},
+            options.remeasure,
+            status.update,
+            levels=deep,
+            gpu=any(v.device == "gpu" for v, _ in rows),
         )
         if options.storage == "article":
             machine = article_storage(machine)
