@@ -43,7 +43,7 @@ def context(cores: int) -> BaseContext:
     ours = {
         "NUMBA_NUM_THREADS": str(max(2, cores)),
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning",
+        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning,ignore::RuntimeWarning:runpy",
     }
     kept = {name: os.environ.pop(name) for name in (*_SET_BY_ROW, *ours) if name in os.environ}
     os.environ |= ours

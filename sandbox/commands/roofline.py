@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 
 from rich.console import Group, RenderableType
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from sandbox import roofline as model
 from sandbox.arguments import Parser, positive, writable
-from sandbox.machine import Machine, Unit, catalogue
+from sandbox.machine import Machine, Unit, catalogue, facts
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, Problem
 from sandbox.registry import UNITS
@@ -201,7 +201,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.machine:
             machine = catalogue.named(options.machine)
         else:
-            machine = this_machine(remeasure=options.remeasure, say=err.print, levels=True)
+            machine = this_machine((), options.remeasure, err.print, levels=True, gpu=True)
+            machine = replace(machine, facts=facts.of_this(machine))
     except ValueError as error:
         p.exit(2, f"error: {error}\n")
     found = [figures(unit, options.n, options.storage) for unit in machine.units]

@@ -13,7 +13,8 @@ from sandbox.roofline import Level
 class Unit:
     """An arithmetic unit on so many threads (1 on a GPU), and the memories that feed it.
 
-    `peak_flops` in FLOP/s; `spread` is its doubt as a fraction of it. `levels` are the boundaries
+    `peak_flops` in FLOP/s; `spread` is its doubt as a fraction of it, `clock_hz` the clock that was
+    held while it was measured (None: unknown). `levels` are the boundaries
     of the hierarchy from the farthest: DRAM, L3, L2, L1 on a CPU; DRAM, L2, shared on a GPU.
     `fixed_cost_s` are the seconds of a call that does nothing, by mode: `call` on one thread; the
     threading layer of fork and join on several (`omp`, `tbb`, `workqueue`), Numba's choice first;
@@ -31,6 +32,7 @@ class Unit:
     article_bytes: int
     source: Source
     spread: float = 0.0
+    clock_hz: float | None = None
 
     @property
     def bandwidth(self) -> float:
@@ -64,17 +66,19 @@ class Unit:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A CUDA device as it describes itself: bytes an SM, Hz, watts; None is unknown.
+    """A CUDA device as it describes itself; None is unknown.
 
+    Of each SM: `shared_bytes` that programs can take of its `l1_bytes`, and `register_bytes`.
     `mig` tells whether it is one instance of a partitioned device.
     """
 
     uuid: str
     name: str
-    capability: tuple[int, int]
+    capability: str
     sms: int
     l2_bytes: int
     shared_bytes: int
+    l1_bytes: int
     register_bytes: int
     memory_bytes: int
     max_clock_hz: float | None = None
@@ -87,9 +91,10 @@ class Fact:
     """One thing that is known of a machine, who says so, and what is doubtful about it."""
 
     name: str
-    value: str
+    value: str | float
     source: str
     doubt: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,20 @@ _ASSUMED = {1: 128 << 10, 2: 2 << 20, 3: 64 << 20}
 def processor() -> str:
     """Its name as sold, and its microarchitecture."""
     brand = archspec.cpu.brand_string() or platform.processor() or platform.machine()
-    return f"{brand}, {archspec.cpu.host().name}"
+    return f"{brand}, {microarchitecture()}"
+
+
+def microarchitecture() -> str:
+    """By archspec's name: zen3, neoverse_v2; a generic one (x86_64_v3) where it knows none."""
+    return str(archspec.cpu.host().name)
+
+
+def vector_isa() -> str:
+    """The widest vector extension."""
+    features = archspec.cpu.host().features
+    names = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve2": "SVE2", "sve": "SVE"}
+    names |= {"asimd": "NEON", "sse2": "SSE2"}
+    return next((name for flag, name in names.items() if flag in features), "unknown")
 
 
 def usable_cores() -> int:
@@ -38,7 +51,9 @@ def installed_cores() -> int:
 def vector_registers_bytes() -> int:
     """The vector register file of one core as a program sees it."""
     features = archspec.cpu.host().features
-    if "avx512f" in features:
+    if "amx_tile" in features:
+        return 32 * 64 + 8 * 1024
+    if "avx512f" in features or "sve" in features:  # SVE's width is not told: 512 bits at most
         return 32 * 64
     return 16 * 32 if "avx" in features else 32 * 16
 
@@ -47,8 +62,7 @@ def vector_registers_bytes() -> int:
 class Cache:
     """A level of data caches: bytes of one, bytes of all that this process can reach.
 
-    What the system does not say is None; `policy` is the microarchitecture's: `inclusive`,
-    `victim` (holds what the nearer level dropped) or `unknown`.
+    What the system does not say is None.
     """
 
     level: int
@@ -57,7 +71,16 @@ class Cache:
     instances: int
     ways: int | None = None
     line_bytes: int | None = None
-    policy: str = "unknown"
+
+    @property
+    def policy(self) -> str:
+        """Its microarchitecture's: `inclusive`, `victim` (it takes what the nearer level drops);
+        or `unknown`."""
+        from sandbox.machine import catalogue
+
+        sheet = catalogue.microarchitecture(microarchitecture())
+        known = sheet.caches[self.level - 1 : self.level] if sheet else ()
+        return (known and known[0].policy) or "unknown"
 
 
 def hierarchy() -> tuple[Cache, ...]:
@@ -102,6 +125,23 @@ def _cache_folders() -> Iterator[Path]:
     cpus = process.cpu_affinity() if hasattr(process, "cpu_affinity") else []
     for cpu in cpus:
         yield from (_CPUS / f"cpu{cpu}" / "cache").glob("index*")
+
+
+def array_sizes(threads: int) -> dict[str, int]:
+    """Bytes, powers of two, that each thread has to read to be served by that cache alone.
+
+    Twice what is nearer, at least, and with the other threads three quarters of the cache, at
+    most. A cache that has no such size is left out.
+    """
+    sizes, near = {}, 0
+    for c in hierarchy():
+        sharers = min(threads, max(1, usable_cores() // c.instances))
+        most = c.one_bytes * 3 // 4 // sharers
+        size = 1 << (min(most, 8 * near) if near else most).bit_length() - 1
+        if size >= 2 * near:
+            sizes[f"L{c.level}"] = size
+        near = c.one_bytes
+    return sizes
 
 
 def available_bytes() -> int:

@@ -63,7 +63,7 @@ class CacheSheet(_Sourced):
 
     bytes: Whole
     shared_by: Whole
-    policy: Literal["inclusive", "victim", "unknown"] = "unknown"
+    policy: Literal["", "inclusive", "victim"] = ""
     bytes_per_clock: Whole | None = None
 
 
@@ -191,19 +191,21 @@ def _gpu_levels(gpu: GpuSheet) -> tuple[Level, ...]:
     )
 
 
+_UNIT = {"hz": "Hz", "bytes": "B", "bandwidth": "B/s"}
+
+
 def _facts(part: Cpu | GpuSheet) -> list[Fact]:
     found = []
     for name, value in part:
         if isinstance(value, Number | Count):
-            found.append(Fact(name, f"{value.value:g}", value.source, value.doubt))
-        elif name == "caches":
-            for i, c in enumerate(value, 1):
-                said = f"{c.bytes:g} B by {c.shared_by} cores, {c.policy}"
-                found.append(Fact(f"L{i}", said, c.source, c.doubt))
-        elif name == "peaks":
-            for arithmetic, p in value.items():
-                said = f"{p.flop_per_clock} FLOP/clock, {derived(part, p):.3g} FLOP/s"
-                found.append(Fact(arithmetic, said, p.source, p.doubt))
-        else:
-            found.append(Fact(name, value, "its maker's name"))
+            unit = _UNIT.get(name.rpartition("_")[2], "")
+            found.append(Fact(name, value.value, value.source, value.doubt, unit))
+        elif isinstance(value, str):
+            found.append(Fact(name, value, "its maker"))
+    for i, c in enumerate(part.caches if isinstance(part, Cpu) else (), 1):
+        said = f"{c.bytes / 1024:g} KiB for {c.shared_by} cores" + f", {c.policy}" * bool(c.policy)
+        found.append(Fact(f"L{i}", said, c.source, c.doubt))
+    for arithmetic, p in part.peaks.items():
+        said = f"{p.flop_per_clock} FLOP/clock: {derived(part, p) / 1e12:.4g} TFLOP/s"
+        found.append(Fact(arithmetic, said, p.source, p.doubt))
     return found

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox.machine import Fact, Machine
-from sandbox.report.table import significant
+from sandbox.report.table import scaled, significant
 
 _UNITS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 
@@ -42,5 +42,6 @@ def sources(facts: Sequence[Fact]) -> Table:
     for header in ("known", "value", "from", "doubt"):
         table.add_column(header, overflow="fold")
     for f in facts:
-        table.add_row(*map(Text, (f.name, f.value, f.source, f.doubt)))
+        value = scaled(float(f.value), f.unit) if f.unit else str(f.value)
+        table.add_row(*map(Text, (f.name, value, f.source, f.doubt)))
     return table
