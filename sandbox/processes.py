@@ -44,7 +44,7 @@ def context(cores: int) -> BaseContext:
     ours = {
         "NUMBA_NUM_THREADS": str(max(2, cores)),
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning",
+        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning,ignore::RuntimeWarning:runpy",
     }
     kept = {name: os.environ.pop(name) for name in (*_SET_BY_ROW, *ours) if name in os.environ}
     os.environ |= ours
@@ -118,7 +118,8 @@ class Worker:
             return 0
 
     def ask(self, stage: str, timeout: float, *message: object) -> Any:
-        """The answer to a message. Raises Lost where the worker dies, hangs, raises or swells."""
+        """The answer to a message. Raises Lost where the worker dies, hangs, raises or swells,
+        Absent where a library that its variant needs is not there."""
         left, compiler_left, compiling = timeout, _COMPILE_S, False
         before = measure.clock()
         try:
@@ -131,6 +132,8 @@ class Worker:
                     kind, answer = self._connection.recv()
                     if kind == "done":
                         return answer
+                    if kind == "absent":
+                        raise worker.Absent(answer)
                     if kind == "raised":
                         raise Lost(f"{answer[0]} (during {stage})", answer[1])
                     compiling = answer

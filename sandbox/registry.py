@@ -60,7 +60,7 @@ class Variant:
     parallel: bool = False
     unit: str | dict[str, str] | None = None
     products: int = 1
-    accuracy: str | None = None
+    accuracy: str | dict[str, str] | None = None
     batched: bool = False
     expects: tuple[str, ...] = ()
     prepare: bool = False
@@ -87,6 +87,11 @@ class Variant:
         unit = self.unit.get(dtype) if isinstance(self.unit, dict) else self.unit
         return unit or UNITS[dtype]
 
+    def accuracy_for(self, dtype: str) -> str:
+        """The accuracy whose allowance this variant is held to."""
+        accuracy = self.accuracy.get(dtype) if isinstance(self.accuracy, dict) else self.accuracy
+        return accuracy or dtype
+
 
 def variant(
     device: str,
@@ -97,7 +102,7 @@ def variant(
     parallel: bool = False,
     unit: str | dict[str, str] | None = None,
     products: int = 1,
-    accuracy: str | None = None,
+    accuracy: str | dict[str, str] | None = None,
     batched: bool = False,
     supports: Callable[[Problem], str] = lambda problem: "",
     expects: tuple[str, ...] = (),
@@ -111,7 +116,7 @@ def variant(
     parallel   it uses as many threads as it is given
     unit       the arithmetic unit whose peak is the ceiling, or {dtype: unit}
     products   unit products that make one product (3 for a split), dividing the ceiling
-    accuracy   the allowance it is held to, default the dtype's
+    accuracy   the allowance it is held to, default the dtype's, or {dtype: accuracy}
     batched    run takes 3-D arrays (else the sandbox loops over the batch)
     supports   problem -> "" or why not, in words
     expects    instructions that must stand in its compiled code, each at least once, as

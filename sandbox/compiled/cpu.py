@@ -68,7 +68,8 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
     import numba
     from numba.core import caching, config, event
 
-    from sandbox.verify import Case, Trial
+    from sandbox.cases import Case
+    from sandbox.verify import Trial
 
     found: dict[Any, None] = {}  # (dispatcher, types) of what was called, not of what that calls
 
@@ -89,7 +90,7 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
     with tempfile.TemporaryDirectory() as config.CACHE_DIR:
         kernel = registry.load(v)
         try:
-            trial = Trial(Case(problem), v.batched, v.accuracy or problem.dtype, seed=0)
+            trial = Trial(Case(problem), v.batched, v.accuracy_for(problem.dtype), seed=0)
         except TypeError as error:
             raise Nothing(str(error)) from None
         if why := kernel.refuses(problem):
