@@ -90,7 +90,7 @@ class Row:
 
     def _load(self, connection: Connection) -> Kernel:
         """Import the variant; its compiler reports when it works."""
-        if not _why_not("numba"):
+        if not why_not("numba"):
             use_widest_vectors()
             _report_compilation(connection)
             _use_compile_cache(self._v)
@@ -105,7 +105,7 @@ class Row:
         from threadpoolctl import threadpool_info
 
         found = {"numpy": np.__version__, "torch": self._torch.__version__}
-        if not _why_not("numba"):
+        if not why_not("numba"):
             found["numba"] = import_module("numba").__version__
         for library in threadpool_info():
             if library["internal_api"] == "openblas":
@@ -197,12 +197,13 @@ def load_or_say(v: Variant) -> Kernel:
     except ImportError:
         source = v.path.read_text(encoding="utf-8")
         for library in ("numba", "triton"):
-            if library in source and (why := _why_not(library)):
+            if library in source and (why := why_not(library)):
                 raise Absent(why) from None
         raise
 
 
-def _why_not(library: str) -> str:
+def why_not(library: str) -> str:
+    """Why a library cannot be used here, or nothing."""
     try:
         import_module(library)
     except ImportError as error:

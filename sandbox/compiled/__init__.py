@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from sandbox import worker
 from sandbox.problem import Problem
 from sandbox.registry import Variant
 
@@ -47,6 +48,8 @@ def inspect(v: Variant, problem: Problem, target: str | None) -> list[Code] | st
     as "sm_90", default this machine's.
     """
     os.dup2(2, 1)  # what a variant prints must not mix with a table or JSON
+    if why := worker.why_not({"cpu": "numba", "gpu": "triton"}[v.device]):
+        return why
     try:
         if v.device == "gpu":
             from sandbox.compiled import gpu

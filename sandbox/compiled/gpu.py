@@ -38,16 +38,14 @@ def counted(sass: str) -> dict[str, int]:
 def codes(v: Variant, problem: Problem, target: str | None) -> list[Code]:
     """Every kernel that the variant would launch on the target, as it would launch it.
 
-    Raises Nothing where there is no compiler or target, or where the variant refuses the problem,
-    asks for more than the target has, or launches nothing of its own.
+    Raises Nothing where there is no target, or where the variant refuses the problem, asks for more
+    than the target has, or launches nothing of its own.
     """
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as ever, without Triton 3.9's warning
-    try:
-        import triton
-        from triton.runtime.errors import OutOfResources
-    except ImportError as error:
-        raise Nothing(f"needs Triton, which this Python does not have ({error})") from None
+    import triton
+    from triton.runtime.errors import OutOfResources
+
     from sandbox.compiled import stand_in
 
     capability = int(target.removeprefix("sm_")) if target else _here()
