@@ -10,6 +10,10 @@ import pytest
 os.environ["NUMBA_NUM_THREADS"] = str(max(2, os.cpu_count() or 1))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--gpu", action="store_true", help="run the variants for a GPU on the GPU")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _light_main():
     """Workers import the caller's main module again: here that would be pytest."""
