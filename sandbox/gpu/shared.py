@@ -43,11 +43,9 @@ def _kernel(
     BK: gl.constexpr,
     STAGES: gl.constexpr,
     GROUP: gl.constexpr,
-    TILE: gl.constexpr,
-    WARPS: gl.constexpr,
+    SUMS: gl.constexpr,
 ):
     warps: gl.constexpr = gl.num_warps()
-    sums: gl.constexpr = gl.BlockedLayout(TILE, [8, 4], WARPS, [1, 0])
     # Copies of four words where they are neighbours in memory, else of one, side by side along k.
     along_m: gl.constexpr = gl.BlockedLayout([4, 1], [32, 1], [1, warps], [0, 1])
     along_n: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0])
@@ -79,7 +77,7 @@ def _kernel(
         ampere.async_copy.commit_group()
         a += a_step
         b += b_step
-    total = gl.zeros([BM, BN], gl.float32, sums)
+    total = gl.zeros([BM, BN], gl.float32, SUMS)
     use, fill = 0, STAGES - 1
     for p in range(0, k, BK):
         ampere.async_copy.wait_group(STAGES - 2)
@@ -89,24 +87,29 @@ def _kernel(
         ampere.async_copy.commit_group()
         a += a_step
         b += b_step
-        x = a_tiles.index(use).load(gl.DotOperandLayout(0, sums, 0))
-        y = b_tiles.index(use).load(gl.DotOperandLayout(1, sums, 0))
+        x = a_tiles.index(use).load(gl.DotOperandLayout(0, SUMS, 0))
+        y = b_tiles.index(use).load(gl.DotOperandLayout(1, SUMS, 0))
         total = gl.dot_fma(x, y, total)
         use = (use + 1) % STAGES
         fill = (fill + 1) % STAGES
     ampere.async_copy.wait_group(0)
-    i = i0 + gl.arange(0, BM, gl.SliceLayout(1, sums))[:, None]
-    j = j0 + gl.arange(0, BN, gl.SliceLayout(0, sums))[None, :]
+    i = i0 + gl.arange(0, BM, gl.SliceLayout(1, SUMS))[:, None]
+    j = j0 + gl.arange(0, BN, gl.SliceLayout(0, SUMS))[None, :]
     gl.store(out + i * cm + j * cn, total, mask=(i < m) & (j < n))
 
 
-# BM, BN, BK, stages, the part of a thread's tile that lies together, warps down and across
+def _layout(tile, warps):
+    """Neighbours that a thread holds, and warps, down and across; repeated over the tile."""
+    return gl.BlockedLayout(tile, [8, 4], warps, [1, 0])
+
+
+# BM, BN, BK, stages, warps and how threads share the tile
 TILES = (
-    (256, 128, 8, 4, [4, 4], [2, 4]),
-    (128, 128, 8, 4, [4, 4], [2, 4]),
-    (64, 64, 8, 6, [4, 4], [1, 4]),
-    (64, 32, 8, 6, [4, 4], [2, 2]),
-    (32, 32, 8, 6, [2, 4], [2, 2]),
+    (256, 128, 16, 4, 8, _layout([4, 4], [2, 4])),
+    (128, 128, 16, 4, 8, _layout([4, 4], [2, 4])),
+    (64, 64, 16, 6, 4, _layout([4, 4], [1, 4])),
+    (64, 32, 16, 6, 4, _layout([4, 4], [2, 2])),
+    (32, 32, 16, 6, 4, _layout([2, 4], [2, 2])),
 )
 
 
@@ -117,25 +120,9 @@ def _supports(problem):
 @variant("gpu", after="rowblock", supports=_supports)
 def shared(a, b, out):
     (m, n), k = out.shape, a.shape[1]
-    bm, bn, bk, stages, tile, warps = _operands.largest(TILES, m, n, a)
+    bm, bn, bk, stages, warps, layout = _operands.largest(TILES, m, n, a)
     blocks = triton.cdiv(m, bm) * triton.cdiv(n, bn)
     strides = (*a.stride(), *b.stride(), *out.stride())
     lie = a.stride(0) == 1, b.stride(0) == 1
-    _kernel[blocks,](
-        a,
-        b,
-        out,
-        m,
-        n,
-        k,
-        *strides,
-        *lie,
-        bm,
-        bn,
-        bk,
-        stages,
-        GROUP,
-        tile,
-        warps,
-        num_warps=warps[0] * warps[1],
-    )
+    tiles = bm, bn, bk, stages, GROUP, layout
+    _kernel[blocks,](a, b, out, m, n, k, *strides, *lie, *tiles, num_warps=warps)

@@ -98,7 +98,7 @@ def _multiply(
                 x = x.permute((1, 0))
             if not B_T:
                 y = y.permute((1, 0))
-            total = hopper.warpgroup_mma(x, y, total, precision="tf32", is_async=True)
+            total = hopper.warpgroup_mma(x, y, total, is_async=True)
             total = hopper.warpgroup_mma_wait(1, deps=[total])  # the step before is done
             barrier()
             mbarrier.arrive(free.index((step + STAGES - 1) % STAGES), count=1, pred=p > 0)
@@ -134,8 +134,8 @@ def _kernel(
     STAGES: gl.constexpr,
     GROUP: gl.constexpr,
 ):
-    a_tiles = gl.allocate_shared_memory(a.dtype, [STAGES] + a.block_type.shape, a.layout)
-    b_tiles = gl.allocate_shared_memory(b.dtype, [STAGES] + b.block_type.shape, b.layout)
+    a_tiles = gl.allocate_shared_memory(a.dtype, [STAGES] + a.block_type.shape, a.layout)  # noqa: RUF005
+    b_tiles = gl.allocate_shared_memory(b.dtype, [STAGES] + b.block_type.shape, b.layout)  # noqa: RUF005
     c_tile = gl.allocate_shared_memory(out.dtype, out.block_type.shape, out.layout)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
