@@ -55,6 +55,7 @@ def _kernel(
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.tensor_cores,
+    expects=("*MMA",),
 )
 def grouped(a, b, out):
     launch(_kernel, a, b, out, GROUP=GROUP)

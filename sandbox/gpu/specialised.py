@@ -183,6 +183,7 @@ def _kernel(
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.wgmma,
+    expects=("*GMMA", "UTMALDG"),
 )
 def specialised(a, b, out):
     (m, n), k = out.shape, a.shape[1]
