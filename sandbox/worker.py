@@ -46,7 +46,7 @@ def main(connection: Connection, v: Variant, threads: int, cores: int) -> None:
         except Absent as why:
             connection.send(("absent", str(why)))
         except Exception as error:
-            connection.send(("raised", (_one_line(error), traceback.format_exc())))
+            connection.send(("raised", (one_line(error), traceback.format_exc())))
 
 
 class Absent(Exception):
@@ -61,7 +61,8 @@ def _kind(v: Variant) -> type[Row]:
     return Row
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """An exception as a row tells it."""
     return " ".join([f"{type(error).__name__}:", *str(error).split()][:40])
 
 
@@ -90,7 +91,7 @@ class Row:
     def _load(self, connection: Connection) -> Kernel:
         """Import the variant; its compiler reports when it works."""
         if not _why_not("numba"):
-            _use_widest_vectors()
+            use_widest_vectors()
             _report_compilation(connection)
             _use_compile_cache(self._v)
         kernel = load_or_say(self._v)
@@ -176,7 +177,7 @@ class Row:
         return self._kernel.function(problem) if self._v.prepare else run
 
     def _refuses(self, problem: Problem) -> str:
-        if self._v.device == "cpu" and problem.dtype not in ("float64", "float32", "float16"):
+        if self._v.device == "cpu" and problem.dtype not in self._verify.NUMPY_DTYPES:
             return f"NumPy has no {problem.dtype}"
         return self._kernel.refuses(problem)
 
@@ -209,7 +210,7 @@ def _why_not(library: str) -> str:
     return ""
 
 
-def _use_widest_vectors() -> None:
+def use_widest_vectors() -> None:
     """LLVM vectorises for 256 bits on processors whose early kin slowed down under 512; the peak
     that rows are measured against is that of the widest vectors."""
     import llvmlite.binding as llvm
