@@ -1,0 +1,141 @@
+"""Idea: tiles in shared memory. A program copies a BM x BK tile of A and a BK x BN tile of B to
+memory beside the arithmetic units, and each thread multiplies them into a small tile of C that
+stays in its registers. The copies are asynchronous: STAGES of them are on their way meanwhile.
+
+Traffic: mnk (1/BM + 1/BN) words from L2, and for a thread tile of TM x TN mnk (1/TM + 1/TN) from
+shared memory, whose 32 words a cycle are the next limit: 16 x 8 leaves it a quarter to spare.
+
+Watch: bank conflicts. Both tiles lie so that a thread reads four neighbours of the same k at once,
+and swizzled: the word in row k goes to another bank than the one below it. So they can be filled
+along k as well, a word at a time, when that is how an operand lies in memory.
+"""
+
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from sandbox import variant
+from sandbox.gpu import _operands
+from sandbox.gpu._gluon_api import ampere, copy_async, from_triton
+from sandbox.gpu.grouped import GROUP, order
+
+order = from_triton(order)
+
+
+@gluon.jit
+def _kernel(
+    a,
+    b,
+    out,
+    m,
+    n,
+    k,
+    am,
+    ak,
+    bk,
+    bn,
+    cm,
+    cn,
+    A_T: gl.constexpr,
+    B_T: gl.constexpr,
+    BM: gl.constexpr,
+    BN: gl.constexpr,
+    BK: gl.constexpr,
+    STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
+    TILE: gl.constexpr,
+    WARPS: gl.constexpr,
+):
+    warps: gl.constexpr = gl.num_warps()
+    sums: gl.constexpr = gl.BlockedLayout(TILE, [8, 4], WARPS, [1, 0])
+    # Copies of four words where they are neighbours in memory, else of one, side by side along k.
+    along_m: gl.constexpr = gl.BlockedLayout([4, 1], [32, 1], [1, warps], [0, 1])
+    along_n: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0])
+    down_k: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [warps, 1], [1, 0])
+    right_k: gl.constexpr = gl.BlockedLayout([1, 1], [8, 4], [1, warps], [0, 1])
+    from_a: gl.constexpr = along_m if A_T else down_k
+    from_b: gl.constexpr = right_k if B_T else along_n
+    a_lies: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [0, 1])
+    b_lies: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
+
+    tile_m, tile_n = order(gl.program_id(0), gl.cdiv(m, BM), gl.cdiv(n, BN), GROUP)
+    i0 = tile_m.to(gl.int64) * BM
+    j0 = tile_n.to(gl.int64) * BN
+    i = i0 + gl.arange(0, BM, gl.SliceLayout(1, from_a))[:, None]
+    ka = gl.arange(0, BK, gl.SliceLayout(0, from_a))[None, :]
+    kb = gl.arange(0, BK, gl.SliceLayout(1, from_b))[:, None]
+    j = j0 + gl.arange(0, BN, gl.SliceLayout(0, from_b))[None, :]
+    a += i * am + ka.to(gl.int64) * ak
+    b += kb.to(gl.int64) * bk + j * bn
+    a_step = gl.cast(ak, gl.int64) * BK
+    b_step = gl.cast(bk, gl.int64) * BK
+
+    a_tiles = gl.allocate_shared_memory(a.dtype.element_ty, [STAGES, BM, BK], a_lies)
+    b_tiles = gl.allocate_shared_memory(b.dtype.element_ty, [STAGES, BK, BN], b_lies)
+    for stage in gl.static_range(STAGES - 1):
+        left = k - stage * BK
+        copy_async(a_tiles.index(stage), a, mask=(i < m) & (ka < left))
+        copy_async(b_tiles.index(stage), b, mask=(kb < left) & (j < n))
+        ampere.async_copy.commit_group()
+        a += a_step
+        b += b_step
+    total = gl.zeros([BM, BN], gl.float32, sums)
+    use, fill = 0, STAGES - 1
+    for p in range(0, k, BK):
+        ampere.async_copy.wait_group(STAGES - 2)
+        left = k - p - (STAGES - 1) * BK
+        copy_async(a_tiles.index(fill), a, mask=(i < m) & (ka < left))
+        copy_async(b_tiles.index(fill), b, mask=(kb < left) & (j < n))
+        ampere.async_copy.commit_group()
+        a += a_step
+        b += b_step
+        x = a_tiles.index(use).load(gl.DotOperandLayout(0, sums, 0))
+        y = b_tiles.index(use).load(gl.DotOperandLayout(1, sums, 0))
+        total = gl.dot_fma(x, y, total)
+        use = (use + 1) % STAGES
+        fill = (fill + 1) % STAGES
+    ampere.async_copy.wait_group(0)
+    i = i0 + gl.arange(0, BM, gl.SliceLayout(1, sums))[:, None]
+    j = j0 + gl.arange(0, BN, gl.SliceLayout(0, sums))[None, :]
+    gl.store(out + i * cm + j * cn, total, mask=(i < m) & (j < n))
+
+
+# BM, BN, BK, stages, the part of a thread's tile that lies together, warps down and across
+TILES = (
+    (256, 128, 8, 4, [4, 4], [2, 4]),
+    (128, 128, 8, 4, [4, 4], [2, 4]),
+    (64, 64, 8, 6, [4, 4], [1, 4]),
+    (64, 32, 8, 6, [4, 4], [2, 2]),
+    (32, 32, 8, 6, [2, 4], [2, 2]),
+)
+
+
+def _supports(problem):
+    return "" if problem.dtype == "float32" else "float32 alone: the others have tensor cores"
+
+
+@variant("gpu", after="rowblock", supports=_supports)
+def shared(a, b, out):
+    (m, n), k = out.shape, a.shape[1]
+    bm, bn, bk, stages, tile, warps = _operands.largest(TILES, m, n, a)
+    blocks = triton.cdiv(m, bm) * triton.cdiv(n, bn)
+    strides = (*a.stride(), *b.stride(), *out.stride())
+    lie = a.stride(0) == 1, b.stride(0) == 1
+    _kernel[blocks,](
+        a,
+        b,
+        out,
+        m,
+        n,
+        k,
+        *strides,
+        *lie,
+        bm,
+        bn,
+        bk,
+        stages,
+        GROUP,
+        tile,
+        warps,
+        num_warps=warps[0] * warps[1],
+    )
