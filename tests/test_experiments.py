@@ -112,6 +112,15 @@ def test_saturation(run: Any, capsys: Any) -> None:
     assert {p["n"] for p in data["points"][NUMPY]} <= {32, 64, 128, 256, 512}
 
 
-def test_every_size_is_measured_once_and_up_to_what_saturates() -> None:
-    ends = n_sweep.largest(replace(WITHOUT, cores=2))
-    assert ends[NAIVE] < ends[NUMPY] < ends[TF32]
+def test_each_method_is_measured_up_to_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, int] = {}
+
+    def measure(rows: Any, sizes: Any, *_: Any, **__: Any) -> list[Result]:
+        for v, _threads in rows:
+            assert seen.get(v.name, 0) < min(sizes)
+            seen[v.name] = max(sizes)
+        return []
+
+    monkeypatch.setattr(n_sweep, "measure", measure)
+    assert list(n_sweep.swept(replace(WITHOUT, cores=2))) == []
+    assert (seen["naive"], seen["numpy"], seen["cublas_tf32"]) == (1024, 2048, 8192)
