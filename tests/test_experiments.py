@@ -19,7 +19,7 @@ from sandbox.roofline import work
 
 NAMES = ("specifications", "ridge_points", "n_star", "n512", "roofline_512", "fixed_costs")
 GH200 = catalogue.named("gh200")
-WITH_GPU = replace(GH200, gpu=Gpu("", "NVIDIA GH200", (9, 0), 132, 50_000_000, 0, 0, 0))
+WITH_GPU = replace(GH200, gpu=Gpu("", "NVIDIA GH200", "9.0", 132, 50_000_000, 0, 0, 0, 0))
 WITHOUT = replace(GH200, units=tuple(u for u in GH200.units if u.device == "cpu"))
 DEVICE = {NAIVE: "cpu", NUMPY: "cpu", FP32: "gpu", TF32: "gpu"}
 
