@@ -40,7 +40,7 @@ def result(name: str, n: int, seconds: float, machine: Machine) -> Result:
     )
 
 
-@pytest.fixture(params=[WITH_GPU, WITHOUT], ids=["gpu", "no gpu"])
+@pytest.fixture(params=[WITH_GPU, WITHOUT], ids=["grace and hopper", "grace"])
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run an experiment on the article's machine, or on its processor, and read what it keeps."""
     machine: Machine = request.param
