@@ -15,9 +15,11 @@ from numba import njit, prange
 from sandbox.machine.kernels import fma_kernel, read_kernel
 from sandbox.measure import clock, cpu_clock
 
-_ROUNDS = 12
-_ROUND_S = 0.015
-_PATIENCE = 3  # times as many rounds while other work disturbs them
+_ROUNDS = 30
+_ROUND_S = 0.005  # less than a time slice: between two others' a round is undisturbed
+_QUIET = 5  # rounds make a median
+_DOUBT = 0.01  # at least: clocks drift by so much between runs
+_MOST_ROUNDS = 90  # while other work disturbs them
 _UNDISTURBED = 0.9  # of the time of all threads, spent running
 
 
@@ -53,8 +55,11 @@ def _fork_and_join(x):
 
 
 class Rate(NamedTuple):
-    """The best of the rounds a second; the fraction by which their median falls short of it; and
-    the largest part of a round that its threads spent running, below 1 where others took cores."""
+    """The best of the rounds, a second; the fraction by which their median falls short of it; and
+    the largest part of a round that its threads spent running, below 1 where others took cores.
+
+    The median is that of the undisturbed rounds, or of the least disturbed few.
+    """
 
     per_s: float
     spread: float
@@ -64,22 +69,25 @@ class Rate(NamedTuple):
 def _best(amount: float, tasks: Sequence[Callable[[], object]]) -> Rate:
     """`amount` a second when all tasks run at once."""
 
-    def timed(task: Callable[[], object]) -> float:
-        start = cpu_clock()
+    def timed(task: Callable[[], object]) -> tuple[float, float, float]:
+        start, before = clock(), cpu_clock()
         task()
-        return cpu_clock() - start
+        return start, clock(), cpu_clock() - before
 
-    rates: list[float] = []
+    rounds: list[tuple[float, float]] = []
     running = 0.0
     with ThreadPoolExecutor(len(tasks)) as pool:
         list(pool.map(timed, tasks))  # touches memory, wakes the cores
-        while len(rates) < _ROUNDS or (running < _UNDISTURBED and len(rates) < _PATIENCE * _ROUNDS):
-            start = clock()
-            spent = sum(pool.map(timed, tasks))
-            taken = clock() - start
-            rates.append(amount / taken)
-            running = max(running, spent / taken / len(tasks))
-    return Rate(max(rates), 1 - statistics.median(rates) / max(rates), running)
+        while len(rounds) < _ROUNDS or (running < _UNDISTURBED and len(rounds) < _MOST_ROUNDS):
+            starts, ends, spent = zip(*pool.map(timed, tasks), strict=True)
+            taken = max(ends) - min(starts)
+            rounds.append((amount / taken, sum(spent) / taken / len(tasks)))
+            running = max(share for _, share in rounds)
+    best = max(rate for rate, _ in rounds)
+    quiet = [rate for rate, share in rounds if share >= _UNDISTURBED]
+    if len(quiet) < _QUIET:
+        quiet = [rate for rate, _ in sorted(rounds, key=lambda x: -x[1])[:_QUIET]]
+    return Rate(best, max(_DOUBT, 1 - statistics.median(quiet) / best), running)
 
 
 def _steps(kernel: Callable[[int], object], few: int) -> int:

@@ -16,6 +16,7 @@ from sandbox.measure import clock
 
 _ROUNDS = 12
 _ROUND_MS = 3.0
+_DOUBT = 0.01  # at least: clocks drift by so much between runs
 _BLOCK = 4096  # numbers of four bytes
 _BUSY_PERCENT = 5
 _SCALE, _SHIFT = 0.5, 0.75  # x / 2 + 3 / 4 stays near 3 / 2
@@ -80,7 +81,8 @@ def _best(amount: float, launch: Launch) -> tuple[tuple[float, float], Launch, i
         steps *= 4
     steps = max(1, int(steps / 16 * _ROUND_MS / taken)) * 16
     rates = [amount * steps / _ms(launch, steps) * 1e3 for _ in range(_ROUNDS)]
-    return (max(rates), 1 - statistics.median(rates) / max(rates)), launch, steps
+    spread = 1 - statistics.median(rates) / max(rates)
+    return (max(rates), max(_DOUBT, spread)), launch, steps
 
 
 def _ms(launch: Launch, steps: int) -> float:
