@@ -72,16 +72,16 @@ def _best(amount: float, tasks: Sequence[Callable[[], object]]) -> Rate:
     def timed(task: Callable[[], object]) -> tuple[float, float, float]:
         start, before = clock(), cpu_clock()
         task()
-        return start, clock(), cpu_clock() - before
+        spent, end = cpu_clock() - before, clock()
+        return start, end, spent / (end - start)
 
     rounds: list[tuple[float, float]] = []
     running = 0.0
     with ThreadPoolExecutor(len(tasks)) as pool:
         list(pool.map(timed, tasks))  # touches memory, wakes the cores
         while len(rounds) < _ROUNDS or (running < _UNDISTURBED and len(rounds) < _MOST_ROUNDS):
-            starts, ends, spent = zip(*pool.map(timed, tasks), strict=True)
-            taken = max(ends) - min(starts)
-            rounds.append((amount / taken, sum(spent) / taken / len(tasks)))
+            starts, ends, shares = zip(*pool.map(timed, tasks), strict=True)
+            rounds.append((amount / (max(ends) - min(starts)), statistics.mean(shares)))
             running = max(share for _, share in rounds)
     best = max(rate for rate, _ in rounds)
     quiet = [rate for rate, share in rounds if share >= _UNDISTURBED]
@@ -90,7 +90,7 @@ def _best(amount: float, tasks: Sequence[Callable[[], object]]) -> Rate:
     return Rate(best, max(_DOUBT, 1 - statistics.median(quiet) / best), running)
 
 
-def _steps(kernel: Callable[[int], object], few: int) -> int:
+def _steps(kernel: Callable[[int], object], few: int, threads: int) -> int:
     """How many steps fill a round, from the time of a few, undisturbed."""
 
     def taken() -> float:
@@ -98,12 +98,13 @@ def _steps(kernel: Callable[[int], object], few: int) -> int:
         kernel(few)
         return clock() - start
 
-    return max(few, int(few * _ROUND_S / min(taken() for _ in range(9))))
+    seconds = _ROUND_S * max(1, threads / 4)  # threads start one after another
+    return max(few, int(few * seconds / min(taken() for _ in range(9))))
 
 
 def _peak(dtype: str, threads: int) -> Rate:
     kernel, flop = fma_kernel(dtype)
-    steps = _steps(lambda n: kernel(n, 0.5), 100_000)
+    steps = _steps(lambda n: kernel(n, 0.5), 100_000, threads)
     return _best(threads * steps * flop, [partial(kernel, steps, 0.5)] * threads)
 
 
@@ -121,7 +122,7 @@ def _reads(threads: int, array_bytes: int) -> Rate:
     """Every thread reads an array of its own again and again."""
     kernel, step_bytes = read_kernel()
     arrays = [_aligned(array_bytes) for _ in range(threads)]
-    steps = _steps(partial(kernel, arrays[0]), 10_000)
+    steps = _steps(partial(kernel, arrays[0]), 10_000, threads)
     return _best(threads * steps * step_bytes, [partial(kernel, x, steps) for x in arrays])
 
 
