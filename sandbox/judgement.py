@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
 
 from sandbox.machine import Machine, Unit
 from sandbox.problem import Problem
@@ -30,15 +31,15 @@ def article_storage(machine: Machine) -> Machine:
 def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) -> Bound | None:
     """The lowest roof over a row, or None where the machine's is unknown.
 
-    A level whose bandwidth is unknown has no roof, nor in a warm run has one whose near side holds
-    all the data.
+    A level whose bandwidth is unknown has no roof, nor in a warm run has one near which all the
+    data stays from one call to the next.
     """
     unit = m.unit(v.device, v.unit_for(problem.dtype), threads)
     if unit is None:
         return None
     gemm, peak = problem.gemm, unit.peak_flops / v.products
     least = pebble_bytes(gemm, unit.fast_bytes)
-    levels = level_bounds(gemm, unit.levels, peak, warm=not cold)
+    levels = level_bounds(gemm, unit.levels, peak, repeat(0) if cold else _held_bytes(unit))
     lowest = binding_level(levels, peak)
     bound_by = lowest.name if lowest else "compute"
     return Bound(
@@ -53,6 +54,13 @@ def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) ->
         launch_s=unit.t0_s,
         levels=tuple(levels),
     )
+
+
+def _held_bytes(unit: Unit) -> list[int]:
+    """What outlasts a call on the near side of each level: on a GPU the L2 cache alone."""
+    if unit.device == "gpu":
+        return [unit.article_bytes, *[0] * len(unit.levels[1:])]
+    return [x.memories * x.fast_bytes for x in unit.levels]
 
 
 def ranked(results: list[Result]) -> list[Result]:

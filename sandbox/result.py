@@ -195,9 +195,8 @@ class Result:
         levels = data["bound"].pop("levels") if self.bound else ()
         bound_by = self.bound.bound_by if self.bound else None
         data["levels"] = [
-            {**level, "moved_bytes": self.moved.get(name), "binds": name == bound_by}
-            for level in levels
-            for name in [level["name"]]
+            x | {"moved_bytes": self.moved.get(x["name"]), "binds": x["name"] == bound_by}
+            for x in levels
         ]
         data["parts"] = asdict(self.parts) if self.parts else None
         data["call_parts"] = asdict(self.call_parts) if self.call_parts else None

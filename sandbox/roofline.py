@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import repeat
 from math import cbrt, ceil, isqrt, sqrt
 from typing import Literal
 
@@ -270,19 +271,18 @@ def ceiling(peak_flops: float, bandwidth: float, flop_per_byte: float) -> Ceilin
 
 
 def level_bounds(
-    gemm: Gemm, levels: Iterable[Level], peak_flops: float, warm: bool = False
+    gemm: Gemm, levels: Iterable[Level], peak_flops: float, held_bytes: Iterable[int] = repeat(0)
 ) -> list[LevelBound]:
     """The pebble bound and its ceiling at each boundary.
 
-    Each holds by itself: they do not add up, and one schedule need not attain them all. In a
-    `warm` run, one of many on the same matrices, near memory holds up to its size of what the run
-    before left: each such byte saves a read, or a write where C is written over before it leaves.
+    Each holds by itself: they do not add up, and one schedule need not attain them all. In a warm
+    run, one of many on the same matrices, `held_bytes` near each boundary outlast a call: each
+    saves a read at most, or a write where C is written over before it leaves.
 
     Raises ValueError as `pebble_bytes` and `ceiling` do.
     """
     bounds = []
-    for level in levels:
-        held = level.memories * level.fast_bytes if warm else 0
+    for level, held in zip(levels, held_bytes, strict=False):
         least = max(0, pebble_bytes(gemm, level.fast_bytes, level.memories) - held)
         most = intensity(gemm, least) if least else None
         rate, roof = level.bandwidth, None

@@ -70,10 +70,11 @@ def shown(content: object, width: int = 80) -> str:
 def test_a_warm_run_moves_less_by_what_is_held_at_most(m: int, n: int, k: int) -> None:
     gemm = Gemm(m, n, k)
     cold = level_bounds(gemm, UNIT.levels, UNIT.peak_flops)
-    warm = level_bounds(gemm, UNIT.levels, UNIT.peak_flops, warm=True)
-    for level, c, w in zip(UNIT.levels, cold, warm, strict=True):
+    held = [level.memories * level.fast_bytes for level in UNIT.levels]
+    warm = level_bounds(gemm, UNIT.levels, UNIT.peak_flops, held)
+    for level, c, w, near in zip(UNIT.levels, cold, warm, held, strict=True):
         assert c.bytes == pebble_bytes(gemm, level.fast_bytes, level.memories)
-        assert w.bytes == max(0, c.bytes - level.memories * level.fast_bytes)
+        assert w.bytes == max(0, c.bytes - near)
         assert (w.intensity is None) == (w.bytes == 0)
         if w.ceiling_flops is not None and c.ceiling_flops is not None:
             assert c.ceiling_flops <= w.ceiling_flops <= UNIT.peak_flops
@@ -81,7 +82,7 @@ def test_a_warm_run_moves_less_by_what_is_held_at_most(m: int, n: int, k: int) -
 
 def test_what_stays_near_is_no_limit_even_where_the_bandwidth_is_unknown() -> None:
     unknown = Level("L3", 1 << 20)
-    (found,) = level_bounds(Gemm(64, 64, 64), [unknown], 1e9, warm=True)
+    (found,) = level_bounds(Gemm(64, 64, 64), [unknown], 1e9, [1 << 20])
     assert (found.bytes, found.intensity, found.ceiling_flops) == (0, None, 1e9)
     (found,) = level_bounds(Gemm(64, 64, 64), [unknown], 1e9)
     assert found.ceiling_flops is None
@@ -102,7 +103,7 @@ def test_the_slowest_level_binds_and_lends_its_spread() -> None:
 
 def test_a_kernel_on_a_gpu_is_replayed_and_its_call_launched() -> None:
     cost = {"launch": 16e-6, "event": 31e-6, "graph": 0.6e-6}
-    gpu = replace(UNIT, device="gpu", threads=1, fixed_cost_s=cost)
+    gpu = replace(fast(), device="gpu", threads=1, fixed_cost_s=cost)
     machine = replace(MACHINE, units=(gpu,))
     roof = bound(machine, replace(VARIANT, device="gpu"), Problem(64, 64, 64), 1, cold=False)
     assert roof
@@ -165,6 +166,13 @@ def test_bytes_that_counters_saw_set_the_roof_of_a_row() -> None:
     assert warm.moved == r.moved  # perf counts calls that follow one another
     held = UNIT.levels[2].memories * UNIT.levels[2].fast_bytes
     assert replace(warm, device="gpu").moved == {"DRAM": 0, "L2": (500 << 20) - held}
+
+
+def test_only_a_gpus_l2_outlasts_a_call() -> None:
+    machine = replace(MACHINE, units=(replace(UNIT, device="gpu", threads=1),))
+    roof = bound(machine, replace(VARIANT, device="gpu"), Problem(8, 8, 8), 1, cold=False)
+    assert roof
+    assert [x.held_bytes for x in roof.levels] == [UNIT.article_bytes, 0, 0, 0]
 
 
 def fast() -> Unit:

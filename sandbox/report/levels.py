@@ -23,11 +23,12 @@ def levels(results: Sequence[Result]) -> Trimmed:
     parts: list[RenderableType] = []
     for bound, rows in shared.items():
         names = ", ".join(dict.fromkeys(r.variant for r in rows))
-        threads = rows[0].threads
-        head = f"{rows[0].unit}, {threads} thread{'s' * (threads > 1)}: {names}"
+        first, threads = rows[0], rows[0].threads
+        many = f", {threads} thread{'s' * (threads > 1)}" if first.device == "cpu" else ""
+        head = f"{first.unit}{many}: {names}"
         parts += [Text(head, style="bold"), Fitted(_HEADERS, _lines(bound)), Text()]
     if any(level.held_bytes for bound in shared for level in bound.levels):
-        parts.append(Text("Warm: what near memory can hold from the run before need not move."))
+        parts.append(Text("Warm: what near memory can hold from the call before need not move."))
     if moving := [r for r in results if r.moved]:
         parts += [Text(), Text("What the rows move, and the roof that makes", style="bold")]
         parts.append(_moving(moving))
@@ -68,5 +69,6 @@ def _moving(results: Sequence[Result]) -> Fitted:
         slowest = max(seconds, key=lambda name: seconds[name])
         moved = (scaled(r.moved[x], "B") if x in r.moved else "-" for x in names)
         roof = significant(flop / seconds[slowest] / 1e9)
-        rows.append(("", (r.variant, str(r.threads), *moved, roof, slowest)))
+        threads = str(r.threads) if r.device == "cpu" else ""
+        rows.append(("", (r.variant, threads, *moved, roof, slowest)))
     return Fitted(("step", "thr", *names, "GFLOP/s", "binds"), rows)
