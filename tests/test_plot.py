@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,13 @@ def swept(count: int, sizes: list[int]) -> list[Result]:
 GRACE = [
     row(f"v{i}", t, 512, 9e11 * (1 + i / 999), named("gh200")) for i in range(9) for t in (1, 72)
 ]
+BOTH = [
+    *GRACE[:6],
+    *(
+        replace(GRACE[0], variant=v, device="gpu", unit=u)
+        for v, u in (("a", "fp32"), ("b", "tf32"))
+    ),
+]
 FIGURES = {
     "roofline": lambda: plot.roofline(close(14), ZEN),
     "one row": lambda: plot.roofline(close(1), ZEN),
@@ -79,6 +87,7 @@ FIGURES = {
     "deep": lambda: plot.roofline(close(14, DEEP), DEEP),
     "slow": lambda: plot.roofline([row("naive", 1, 512, 9e8), *close(6)], ZEN),
     "gh200": lambda: plot.roofline(GRACE, named("gh200")),
+    "two devices": lambda: plot.roofline(BOTH, named("gh200")),
     "long names": lambda: plot.roofline([row("x" * 80, 2, 512, 1e11)], ZEN),
     "roofline of a sweep": lambda: plot.roofline(swept(14, [32, 128, 512]), ZEN),
     "sweep": lambda: plot.sweep(swept(14, [32, 64, 128, 256, 512]), ZEN),
