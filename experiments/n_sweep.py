@@ -34,10 +34,11 @@ COLUMNS = (
     ("", "method", ""),
     ("article", "article_flops", "G"),
     ("of peak", "article_of_peak", "%"),
+    ("", "variant", ""),
     ("here", "here_flops", "G"),
     ("at N", "at", "N"),
     ("of peak", "here_of_peak", "%"),
-    ("at N=1024, article", "article_1024", "G"),
+    ("N=1024", "article_1024", "G"),
     ("here", "here_1024", "G"),
 )
 
