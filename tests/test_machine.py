@@ -402,6 +402,31 @@ def test_what_a_busy_machine_reached_is_said_and_not_kept(measured, monkeypatch,
     assert "busy" not in here.this_machine(levels=True, gpu=True).note
 
 
+@pytest.mark.parametrize("columns", ["80", "60"])
+def test_the_command_shows_every_level_of_this_machine(measured, monkeypatch, capsys, columns):
+    from sandbox.commands.roofline import main
+
+    monkeypatch.setenv("COLUMNS", columns)
+    sheets = catalogue.microarchitecture("zen4")
+    monkeypatch.setattr(detect, "data_sheet", lambda: sheets)
+    assert main(["--json", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert max(map(len, err.splitlines())) <= int(columns)
+    for word in ("L1", "L2", "L3", "DRAM", "shared", "workqueue", "graph", "implied", "reached"):
+        assert word in err
+    units = {u["unit"]: u for u in json.loads(out)["units"]}
+    dram, l3, l2, l1 = units["fp32, 2 threads"]["levels"]
+    assert (dram["bandwidth"], l1["bandwidth"], l1["memories"]) == (3e10, 9e10, 2)
+    assert l1["ridge"] == pytest.approx(1e11 / 9e10)
+    assert l2["bandwidth"] == l3["bandwidth"] == 7e10
+    assert "at least" in l2["source"]
+    assert l3["bytes"] <= l2["bytes"] <= l1["bytes"]
+    assert l1["ceiling_flops"] <= 1e11
+    assert units["fp32, 2 threads"]["moved_into"].keys() == {"L1", "L2"}
+    assert units["fp16"]["fixed_cost_s"] == ON_GPU["t0_s"]
+    assert units["fp16"]["bound_by_level"] == "DRAM"
+
+
 RATES = st.one_of(st.none(), st.floats(1, 1e13))
 
 
