@@ -44,8 +44,10 @@ def this_machine(
     it cannot be written the ceilings serve this run alone, as do those of a busy machine.
     """
     with _lock():
-        data = _with_cpu(_load(), threads, levels, remeasure, say)
-        return assemble.machine(data, _gpu(data, remeasure, say) if gpu else None)
+        stored = _load()
+        data = _with_cpu(stored, threads, levels, remeasure, say)
+        stored = stored if data["date"].endswith(_BUSY) else data
+        return assemble.machine(data, _gpu(stored, remeasure, say) if gpu else None)
 
 
 @contextmanager
@@ -86,13 +88,16 @@ def _today() -> str:
     return datetime.date.today().isoformat()
 
 
+def _nothing() -> dict[str, Any]:
+    return {"fingerprint": detect.fingerprint(), "date": _today(), "threads": {}, "gpus": {}}
+
+
 def _with_cpu(
     data: dict[str, Any], threads: Iterable[int], levels: bool, remeasure: bool, say: Say
 ) -> dict[str, Any]:
     """The stored figures, completed by those that are missing; kept unless the machine was busy."""
     if remeasure or not data:
-        kept = {"gpus": data.get("gpus", {})}
-        data = {"fingerprint": detect.fingerprint(), "date": _today(), "threads": {}} | kept
+        data = _nothing() | {"gpus": data.get("gpus", {})}
     known = data["threads"]
     wanted = {1, detect.usable_cores(), *threads}
     missing = sorted(t for t in wanted if str(t) not in known)
@@ -123,13 +128,14 @@ def _with_cpu(
     return data
 
 
-def _gpu(data: dict[str, Any], remeasure: bool, say: Say) -> dict[str, Any] | None:
+def _gpu(stored: dict[str, Any], remeasure: bool, say: Say) -> dict[str, Any] | None:
     """What is stored of the CUDA device, or measured now; None where there is none that works."""
+    stored = stored or _nothing()
     say("looking for a GPU, and measuring its ceilings unless they are known")
     context = processes.context(detect.usable_cores())
     try:
         found: dict[str, Any] | None = processes.in_child(
-            context, _measure_gpu, {} if remeasure else data["gpus"]
+            context, _measure_gpu, {} if remeasure else stored["gpus"]
         )
     except RuntimeError as error:  # a driver or a compiler that takes its process along
         say(f"the GPU's ceilings are unknown: {error}")
@@ -137,7 +143,7 @@ def _gpu(data: dict[str, Any], remeasure: bool, say: Say) -> dict[str, Any] | No
     if found and "date" not in found:
         found["date"] = _today() + _BUSY * found["busy"]
         if not found["busy"]:
-            _save(data | {"gpus": data["gpus"] | {found["device"]["uuid"]: found}})
+            _save(stored | {"gpus": stored["gpus"] | {found["device"]["uuid"]: found}})
     return found
 
 
