@@ -106,7 +106,9 @@ def hardware(machine: Machine) -> str:
 
 
 def _processor(machine: Machine) -> str:
-    return f"{machine.name}, {machine.cores} core{'s' * (machine.cores > 1)}"
+    brand, _, architecture = machine.name.partition(", ")
+    name = f"{brand} ({re.sub(r'^zen', 'Zen ', architecture)})" if architecture else brand
+    return f"{name}, {machine.cores} core{'s' * (machine.cores > 1)}"
 
 
 def show(title: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:

@@ -29,6 +29,7 @@ SATURATED = {
     FP32: (51.5e12, 67e12),
     TF32: (399e12, 494e12),
 }
+SMALL, LARGE = (32, 64, 128, 256, 512), (1024, 2048, 4096, 8192)
 COLUMNS = (
     ("", "method", ""),
     ("article", "article_flops", "G"),
@@ -48,12 +49,12 @@ def largest(machine: Machine) -> dict[str, int]:
 
 
 def swept(machine: Machine) -> Iterator[Result]:
-    """The methods at powers of two; those that end at the same N together."""
-    chosen, ends, start = methods(), largest(machine), 32
-    for end in sorted({ends[name] for name in chosen}):
-        sizes = [n for n in (2**i for i in range(5, 14)) if start <= n <= end]
-        yield from measure([chosen[x] for x in chosen if ends[x] >= end], sizes, machine, rounds=6)
-        start = 2 * end
+    """The methods at powers of two; three visits have to do where a call takes seconds."""
+    chosen, ends = methods(), largest(machine)
+    yield from measure(chosen.values(), SMALL, machine)
+    for n in LARGE:
+        if rows := [row for name, row in chosen.items() if ends[name] >= n]:
+            yield from measure(rows, [n], machine, rounds=3)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from sandbox.roofline import work
 
 NAMES = ("specifications", "ridge_points", "n_star", "n512", "roofline_512", "fixed_costs")
 GH200 = catalogue.named("gh200")
-WITH_GPU = replace(GH200, gpu=Gpu("", "NVIDIA GH200", (9, 0), 132, 50_000_000, 0, 0, 0))
+WITH_GPU = replace(GH200, gpu=Gpu("", "NVIDIA GH200", "9.0", 132, 50_000_000, 0, 0, 0, 0))
 WITHOUT = replace(GH200, units=tuple(u for u in GH200.units if u.device == "cpu"))
 DEVICE = {NAIVE: "cpu", NUMPY: "cpu", FP32: "gpu", TF32: "gpu"}
 
@@ -40,7 +40,7 @@ def result(name: str, n: int, seconds: float, machine: Machine) -> Result:
     )
 
 
-@pytest.fixture(params=[WITH_GPU, WITHOUT], ids=["gpu", "no gpu"])
+@pytest.fixture(params=[WITH_GPU, WITHOUT], ids=["grace and hopper", "grace"])
 def run(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run an experiment on the article's machine, or on its processor, and read what it keeps."""
     machine: Machine = request.param
@@ -112,6 +112,15 @@ def test_saturation(run: Any, capsys: Any) -> None:
     assert {p["n"] for p in data["points"][NUMPY]} <= {32, 64, 128, 256, 512}
 
 
-def test_every_size_is_measured_once_and_up_to_what_saturates() -> None:
-    ends = n_sweep.largest(replace(WITHOUT, cores=2))
-    assert ends[NAIVE] < ends[NUMPY] < ends[TF32]
+def test_each_method_is_measured_up_to_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, int] = {}
+
+    def measure(rows: Any, sizes: Any, *_: Any, **__: Any) -> list[Result]:
+        for v, _threads in rows:
+            assert seen.get(v.name, 0) < min(sizes)
+            seen[v.name] = max(sizes)
+        return []
+
+    monkeypatch.setattr(n_sweep, "measure", measure)
+    assert list(n_sweep.swept(replace(WITHOUT, cores=2))) == []
+    assert (seen["naive"], seen["numpy"], seen["cublas_tf32"]) == (1024, 2048, 8192)

@@ -254,4 +254,6 @@ def test_rows_at_enough_sizes_are_fitted() -> None:
     for words in (" 5.00 ", " 90.0 ", f"{cost.n_for(0.8):.0f}"):
         assert words in text
     assert fixed_cost.fits([at(n) for n in (16, 32, 64, 128)]) == {}
+    shapes = [Problem(2**i, 2 ** (10 - i), 64) for i in range(11)]
+    assert fixed_cost.fits([replace(at(64), problem=shape) for shape in shapes]) == {}
     assert asdict(cost)["bandwidth"] is None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,9 +15,11 @@ from numba import njit, prange
 from sandbox.machine.kernels import fma_kernel, read_kernel
 from sandbox.measure import clock, cpu_clock
 
-_ROUNDS = 12
-_ROUND_S = 0.015
-_PATIENCE = 3  # times as many rounds while other work disturbs them
+_ROUNDS = 20
+_ROUND_S = 0.005  # less than a time slice: between two others' a round is undisturbed
+_QUIET = 5  # rounds make a median
+_DOUBT = 0.01  # at least: clocks drift by so much between runs
+_PATIENCE_S = 5.0  # with other work that disturbs every round
 _UNDISTURBED = 0.9  # of the time of all threads, spent running
 
 
@@ -53,36 +55,60 @@ def _fork_and_join(x):
 
 
 class Rate(NamedTuple):
-    """The best of the rounds a second; the fraction by which their median falls short of it; and
-    the largest part of a round that its threads spent running, below 1 where others took cores."""
+    """The best of the rounds, a second; the fraction by which their median falls short of it; and
+    the largest part of a round that its threads spent running, below 1 where others took cores.
+
+    The median is that of the undisturbed rounds, or of the least disturbed few.
+    """
 
     per_s: float
     spread: float
     running: float
 
 
-def _best(amount: float, tasks: Sequence[Callable[[], object]]) -> Rate:
-    """`amount` a second when all tasks run at once."""
+Tasks = Sequence[Callable[[], object]]  # one a thread
 
-    def timed(task: Callable[[], object]) -> float:
-        start = cpu_clock()
+
+def _rates(tests: Mapping[str, tuple[float, Tasks]]) -> dict[str, Rate]:
+    """Of each test its amount a second, when all its tasks run at once.
+
+    Round after round through all tests: a machine that is slow for a while is so for all.
+    """
+    rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in tests}
+    with ThreadPoolExecutor(max(len(tasks) for _, tasks in tests.values())) as pool:
+        begin, done = clock(), 0
+        while done <= _ROUNDS or (
+            clock() - begin < _PATIENCE_S and _busy(map(_summary, rounds.values()))
+        ):
+            for name, (amount, tasks) in tests.items():
+                rounds[name].append(_round(pool, amount, tasks))
+            done += 1
+    return {name: _summary(found[1:]) for name, found in rounds.items()}  # the first one warms up
+
+
+def _round(pool: Executor, amount: float, tasks: Tasks) -> tuple[float, float]:
+    """The amount a second, and the part of the time that the threads spent running."""
+
+    def timed(task: Callable[[], object]) -> tuple[float, float, float]:
+        start, before = clock(), cpu_clock()
         task()
-        return cpu_clock() - start
+        spent, end = cpu_clock() - before, clock()
+        return start, end, spent / (end - start)
 
-    rates: list[float] = []
-    running = 0.0
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        list(pool.map(timed, tasks))  # touches memory, wakes the cores
-        while len(rates) < _ROUNDS or (running < _UNDISTURBED and len(rates) < _PATIENCE * _ROUNDS):
-            start = clock()
-            spent = sum(pool.map(timed, tasks))
-            taken = clock() - start
-            rates.append(amount / taken)
-            running = max(running, spent / taken / len(tasks))
-    return Rate(max(rates), 1 - statistics.median(rates) / max(rates), running)
+    starts, ends, shares = zip(*pool.map(timed, tasks), strict=True)
+    return amount / (max(ends) - min(starts)), statistics.mean(shares)
 
 
-def _steps(kernel: Callable[[int], object], few: int) -> int:
+def _summary(rounds: Sequence[tuple[float, float]]) -> Rate:
+    best = max(rate for rate, _ in rounds)
+    quiet = [rate for rate, share in rounds if share >= _UNDISTURBED]
+    if len(quiet) < _QUIET:
+        quiet = [rate for rate, _ in sorted(rounds, key=lambda x: -x[1])[:_QUIET]]
+    spread = max(_DOUBT, 1 - statistics.median(quiet) / best)
+    return Rate(best, spread, max(share for _, share in rounds))
+
+
+def _steps(kernel: Callable[[int], object], few: int, threads: int) -> int:
     """How many steps fill a round, from the time of a few, undisturbed."""
 
     def taken() -> float:
@@ -90,31 +116,32 @@ def _steps(kernel: Callable[[int], object], few: int) -> int:
         kernel(few)
         return clock() - start
 
-    return max(few, int(few * _ROUND_S / min(taken() for _ in range(9))))
+    seconds = _ROUND_S * max(1, threads / 4)  # threads start one after another
+    return max(few, int(few * seconds / min(taken() for _ in range(9))))
 
 
-def _peak(dtype: str, threads: int) -> Rate:
+def _peak(dtype: str, threads: int) -> tuple[float, Tasks]:
     kernel, flop = fma_kernel(dtype)
-    steps = _steps(lambda n: kernel(n, 0.5), 100_000)
-    return _best(threads * steps * flop, [partial(kernel, steps, 0.5)] * threads)
+    steps = _steps(lambda n: kernel(n, 0.5), 100_000, threads)
+    return threads * steps * flop, [partial(kernel, steps, 0.5)] * threads
 
 
-def _streams(threads: int, array_bytes: int) -> dict[str, Rate]:
+def _streams(threads: int, array_bytes: int) -> dict[str, tuple[float, Tasks]]:
     """read counts the bytes of one array, copy of two, triad of three (McCalpin's STREAM)."""
     arrays = [np.full(array_bytes // 8, i, np.float64) for i in range(3)]
     parts = list(zip(*(np.array_split(x, threads) for x in arrays), strict=True))
     return {
-        name: _best(count * array_bytes, [partial(kernel, *p[:count]) for p in parts])
+        name: (count * array_bytes, [partial(kernel, *p[:count]) for p in parts])
         for name, kernel, count in (("read", _read, 1), ("copy", _copy, 2), ("triad", _triad, 3))
     }
 
 
-def _reads(threads: int, array_bytes: int) -> Rate:
+def _reads(threads: int, array_bytes: int) -> tuple[float, Tasks]:
     """Every thread reads an array of its own again and again."""
     kernel, step_bytes = read_kernel()
     arrays = [_aligned(array_bytes) for _ in range(threads)]
-    steps = _steps(partial(kernel, arrays[0]), 10_000)
-    return _best(threads * steps * step_bytes, [partial(kernel, x, steps) for x in arrays])
+    steps = _steps(partial(kernel, arrays[0]), 10_000, threads)
+    return threads * steps * step_bytes, [partial(kernel, x, steps) for x in arrays]
 
 
 def _aligned(array_bytes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -152,13 +179,14 @@ def measure(threads: int, array_bytes: int) -> dict[str, Any]:
     `array_bytes` is the size of each array of the streams, several times the last-level cache.
     `busy` tells that other work took the cores in every round of some test.
     """
-    peak = {dtype: _peak(dtype, threads) for dtype in ("fp32", "fp64")}
+    peaks = {dtype: _peak(dtype, threads) for dtype in ("fp32", "fp64")}
     streams = _streams(threads, array_bytes)
+    rates = _rates(peaks | streams)
     return {
-        "peak": {dtype: rate[:2] for dtype, rate in peak.items()},
-        "bandwidth": {name: rate[:2] for name, rate in streams.items()},
+        "peak": {name: rates[name][:2] for name in peaks},
+        "bandwidth": {name: rates[name][:2] for name in streams},
         "t0_s": fixed_cost(threads),
-        "busy": _busy([*peak.values(), *streams.values()]),
+        "busy": _busy(rates.values()),
     }
 
 
@@ -167,7 +195,7 @@ def levels(threads: int, array_bytes: dict[str, int]) -> dict[str, Any]:
 
     The sizes are powers of two.
     """
-    found = {level: _reads(threads, size) for level, size in array_bytes.items()}
+    found = _rates({level: _reads(threads, size) for level, size in array_bytes.items()})
     return {
         "levels": {level: rate[:2] for level, rate in found.items()},
         "busy": _busy(found.values()),

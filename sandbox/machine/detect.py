@@ -8,10 +8,14 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import archspec.cpu
 import joblib
 import psutil
+
+if TYPE_CHECKING:
+    from sandbox.machine.sheet import Cpu
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -76,9 +80,7 @@ class Cache:
     def policy(self) -> str:
         """Its microarchitecture's: `inclusive`, `victim` (it takes what the nearer level drops);
         or `unknown`."""
-        from sandbox.machine import catalogue
-
-        sheet = catalogue.microarchitecture(microarchitecture())
+        sheet = data_sheet()
         known = sheet.caches[self.level - 1 : self.level] if sheet else ()
         return (known and known[0].policy) or "unknown"
 
@@ -105,6 +107,18 @@ def hierarchy() -> tuple[Cache, ...]:
         ways, line = largest["ways"] or None, largest["line"] or None
         caches.append(Cache(level, largest["bytes"], total, len(same), ways, line))
     return tuple(caches)
+
+
+def data_sheet() -> Cpu | None:
+    """Of this microarchitecture, in the catalogue; None where it is unknown.
+
+    A virtual machine may hide features and pass for an older one: its own caches have to be there.
+    """
+    from sandbox.machine import catalogue
+
+    sheet = catalogue.microarchitecture(microarchitecture())
+    own = [c.one_bytes for c in hierarchy()][:2]
+    return sheet if sheet and [c.bytes for c in sheet.caches[:2]] == own else None
 
 
 def caches() -> dict[int, tuple[int, int]]:

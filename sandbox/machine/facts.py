@@ -20,9 +20,9 @@ def _cpu(machine: Machine) -> Iterator[Fact]:
     yield Fact("cores", cores, "affinity and the control group's quota (joblib, psutil)")
     for c in detect.hierarchy():
         said = [f"{c.one_bytes >> 10} KiB x {c.instances}", f"{c.ways or '?'} ways"]
-        said += [f"lines of {c.line_bytes or '?'} B", c.policy]
+        said += [f"lines of {c.line_bytes or '?'} B", f"policy {c.policy}"]
         yield Fact(f"L{c.level}", ", ".join(said), "/sys; policy: the data sheet")
-    known = catalogue.microarchitecture(name)
+    known = detect.data_sheet()
     for u in machine.units:
         if u.device == "cpu" and known and (peak := known.peaks.get(u.arithmetic)):  # type: ignore[call-overload]
             clock = u.peak_flops / peak.flop_per_clock / u.threads

@@ -140,8 +140,11 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return [float(y) for y in nearest.clip(low, high - steps[-1]) + steps]
 
 
-def write_clear(ax: Axes, text: str, places: Iterable[tuple[float, float]]) -> None:
-    """Write the text to the left of the first of these places where it hides no text or point.
+def write_clear(
+    ax: Axes, text: str, places: Iterable[tuple[float, float]], along: float | None = None
+) -> None:
+    """Write the text beside the first of these places where it hides no text or point: to the left
+    of it, or above the line that passes it at so many degrees.
 
     It is left out where there is no such place.
     """
@@ -149,8 +152,11 @@ def write_clear(ax: Axes, text: str, places: Iterable[tuple[float, float]]) -> N
     marked = [line for line in ax.lines if line.get_marker() not in ("None", "")]
     points = [line.get_transform().transform(line.get_xydata()) for line in marked]
     blank = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
-    how: Any = {"textcoords": "offset points", "ha": "right", "va": "center", "bbox": blank}
-    written = ax.annotate(text, (1, 1), (-9, 0), color=FAINT, **how)
+    how: Any = {"xytext": (-9, 0), "ha": "right", "va": "center"}
+    if along is not None:
+        how = {"xytext": (-3, 3), "ha": "left", "va": "bottom"}
+        how |= {"rotation": along, "rotation_mode": "anchor"}
+    written = ax.annotate(text, (1, 1), textcoords="offset points", color=FAINT, bbox=blank, **how)
     for place in places:
         written.xy = place
         box = written.get_window_extent().padded(3)

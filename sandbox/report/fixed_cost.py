@@ -11,7 +11,7 @@ from rich.text import Text
 from sandbox.fixed_cost import LEAST_SIZES, Estimate, FixedCost, fit
 from sandbox.report.table import Fitted, Trimmed, significant
 from sandbox.result import Result
-from sandbox.roofline import Gemm
+from sandbox.roofline import Gemm, work
 
 _HEADERS = ("step", "thr", "T0, us", "P, GFLOP/s", "B, GB/s", "N for 50 %", "80 %", "90 %")
 
@@ -27,7 +27,7 @@ def fits(results: Iterable[Result]) -> dict[tuple[str, int], FixedCost]:
     found = {}
     for key, points in rows.items():
         gemms, seconds, ceilings = zip(*points, strict=True)
-        if len(set(gemms)) >= LEAST_SIZES:
+        if len(set(map(work, gemms))) >= LEAST_SIZES:
             found[key] = fit(gemms, seconds, most_flops=max(ceilings))
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import cbrt, ceil, floor, log2
+from math import atan2, cbrt, ceil, degrees, floor, inf, log2
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,10 @@ def figure(results: Sequence[Result], machine: Machine) -> Figure:
 def roofline(results: Iterable[Result], machine: Machine) -> Figure:
     """FLOP/s against arithmetic intensity in FLOP/byte, both logarithmic.
 
-    Each unit that the rows ran on has a flat roof, and a slanted one for each of its levels whose
-    bandwidth is known; the ridge of the slowest is marked. A row stands at its bound's intensity,
-    the most that DRAM traffic allows. Rows of one variant on as many threads share a name.
+    Each unit that the rows ran on has a flat roof. The slanted ones are those of each device on the
+    most threads, one for each level whose bandwidth is known, with the slowest's ridge marked. A
+    row stands at its bound's intensity, the most that DRAM traffic allows. Rows of one variant on
+    as many threads share a name.
 
     Raises ValueError where no row has both a time and a ceiling.
     """
@@ -58,19 +59,21 @@ def roofline(results: Iterable[Result], machine: Machine) -> Figure:
         raise ValueError("no row has both a time and a ceiling: there is no roofline to draw")
     series = _series([(r.bound.intensity, r) for r in rows if r.bound])
     units = _units(rows, machine)
-    corners = [ridge(u.peak_flops, rate) for u in units for rate in _rates(u).values()]
+    widest = {u.device: u for u in sorted(units, key=lambda u: (u.threads, u.peak_flops))}
+    corners = [ridge(u.peak_flops, rate) for u in widest.values() for rate in _rates(u).values()]
     at = [*corners, *(x for s in series for x in s.x)]
     with mpl.rc_context(drawing.RC):
         figure, ax = _frame(rows, machine, len(series) + len(units))
         ax.set_xlabel("arithmetic intensity, FLOP/byte")
-        ax.set_xlim(min(at) / 30, max(at) * 3)
+        ax.set_xlim(min(at) / 12, max(at) * 3)
         peaks = _peaks(ax, units, "-")
         for u, peak in zip(units, peaks, strict=True):
-            known = [ridge(u.peak_flops, rate) for rate in _rates(u).values()]
-            start = min(known, default=min(at) / 30)
+            fastest = max(_rates(widest[u.device]).values(), default=inf)
+            start = max(u.peak_flops / fastest, ax.get_xlim()[0])
             ax.plot([start, peak.x], [peak.y] * 2, **peak.style)
         _draw(ax, series, peaks)
-        _slopes(ax, units)
+        for u in widest.values():
+            _slopes(ax, u)
     return figure
 
 
@@ -186,28 +189,22 @@ def _draw(ax: Axes, series: list[_Series], peaks: list[Name]) -> None:
     drawing.put_names(ax, [*names, *peaks])
 
 
-def _slopes(ax: Axes, units: list[Unit]) -> None:
-    """The slanted roofs, named once a device and level, and the ridge of each slowest level."""
-    levels: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    ridges: dict[str, tuple[float, float]] = {}
+def _slopes(ax: Axes, unit: Unit) -> None:
+    """The slanted roofs of a unit's levels, each named along its line, and the slowest's ridge."""
     left, bottom = ax.get_xlim()[0], ax.get_ylim()[0]
-    for u in units:
-        corners = {name: ridge(u.peak_flops, rate) for name, rate in _rates(u).items()}
-        for name, x in corners.items():
-            levels.setdefault((name, u.device), []).append((u.peak_flops / x, x))
-            ax.plot([left, x], [left * u.peak_flops / x, u.peak_flops], color=FAINT, linewidth=1.3)
-        if corners:
-            x = max(corners.values())
-            ridges[f"ridge {significant(x, 2 if x < 10 else 3)}"] = x, u.peak_flops
-    for x, y in ridges.values():
+    rates = sorted(_rates(unit).items(), key=lambda item: item[1])
+    for _, rate in rates:
+        ends = [left, ridge(unit.peak_flops, rate)]
+        ax.plot(ends, [rate * x for x in ends], color=FAINT, linewidth=1.3)
+    if rates:
+        x, y = ridge(unit.peak_flops, rates[0][1]), unit.peak_flops
         ax.plot([x, x], [bottom, y], color=FAINT, linewidth=0.8, linestyle=":")
         ax.plot(x, y, "o", color=FAINT, markersize=4)
-    for text, (x, y) in sorted(ridges.items(), key=lambda item: item[1]):
-        drawing.write_clear(ax, text, [(x, up) for up in np.geomspace(bottom, y, 60)])
-    for (name, _), roofs in sorted(levels.items(), key=lambda item: max(item[1]), reverse=True):
-        rates = sorted({rate for rate, _ in roofs})
-        start, end = max(left, bottom / rates[-1]), max(x for rate, x in roofs if rate == rates[-1])
-        along = np.geomspace(start, end, 41)
-        text = f"{name} {' / '.join(scaled(rate, 'B/s') for rate in rates)}"
-        places = [(x, x * rates[-1]) for x in (*along[28:3:-1], *along[29:])]
-        drawing.write_clear(ax, text, places)
+        places = [(x, up) for up in np.geomspace(bottom, y, 60)]
+        drawing.write_clear(ax, f"ridge {significant(x, 2 if x < 10 else 3)}", places)
+    for name, rate in rates:
+        start, end = max(left, bottom / rate), ridge(unit.peak_flops, rate)
+        along = [(x, rate * x) for x in np.geomspace(start, end, 41)]
+        (x0, y0), (x1, y1) = ax.transData.transform([along[0], along[-1]])
+        angle = degrees(atan2(y1 - y0, x1 - x0))
+        drawing.write_clear(ax, f"{name} {scaled(rate, 'B/s')}", along[:30], angle)
