@@ -15,11 +15,11 @@ from sandbox import variant
 from sandbox.gpu import _operands
 from sandbox.gpu.tensorcore import launch, product
 
-GROUP = 8
+GROUP = tl.constexpr(8)
 
 
 @triton.jit
-def order(index, down, across, GROUP: tl.constexpr):
+def order(index, down, across):
     """Row and column of the tile with this index, of `down` x `across`."""
     first = index // (GROUP * across) * GROUP
     rows = tl.minimum(GROUP, down - first)
@@ -43,9 +43,8 @@ def _kernel(
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
-    GROUP: tl.constexpr,
 ):
-    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN), GROUP)
+    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN))
     product(a, b, out, m, n, k, am, ak, bk, bn, cm, cn, tile_m, tile_n, BM, BN, BK)
 
 
@@ -58,4 +57,4 @@ def _kernel(
     expects=("*MMA",),
 )
 def grouped(a, b, out):
-    launch(_kernel, a, b, out, GROUP=GROUP)
+    launch(_kernel, a, b, out)

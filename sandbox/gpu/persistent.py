@@ -14,7 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sandbox import variant
 from sandbox.gpu import _operands
-from sandbox.gpu.grouped import GROUP, order
+from sandbox.gpu.grouped import order
 from sandbox.gpu.pipelined import product
 
 TILES = ((128, 256, 3), (128, 128, 4), (128, 64, 4), (64, 64, 4))  # BM, BN, stages
@@ -33,11 +33,10 @@ def _kernel(
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
-    GROUP: tl.constexpr,
 ):
     down, across = tl.cdiv(m, BM), tl.cdiv(n, BN)
     for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0), flatten=True):
-        tile_m, tile_n = order(tile, down, across, GROUP)
+        tile_m, tile_n = order(tile, down, across)
         total = product(a, b, tile_m, tile_n, k, A_T, B_T, BM, BN, BK)
         left, right = total.reshape(BM, 2, BN // 2).permute(0, 2, 1).split()
         out.store([tile_m * BM, tile_n * BN], left.to(out.dtype))
@@ -63,7 +62,7 @@ def persistent(a, b, out):
         b = TensorDescriptor.from_tensor(b, [bk, bn] if b_t else [bn, bk])
         c = TensorDescriptor.from_tensor(c, [bm, bn // 2])
         _kernel[programs,](
-            a, b, c, m, n, k, a_t, b_t, bm, bn, bk, GROUP, num_warps=bm // 16, num_stages=stages
+            a, b, c, m, n, k, a_t, b_t, bm, bn, bk, num_warps=bm // 16, num_stages=stages
         )
 
     _operands.through_tma(launch, a, b, out)

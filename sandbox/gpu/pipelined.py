@@ -15,7 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sandbox import variant
 from sandbox.gpu import _operands
-from sandbox.gpu.grouped import GROUP, order
+from sandbox.gpu.grouped import order
 
 
 @triton.jit
@@ -53,9 +53,8 @@ def _kernel(
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
-    GROUP: tl.constexpr,
 ):
-    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN), GROUP)
+    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN))
     total = product(a, b, tile_m, tile_n, k, A_T, B_T, BM, BN, BK)
     out.store([tile_m * BM, tile_n * BN], total.to(out.dtype))
 
@@ -82,8 +81,6 @@ def pipelined(a, b, out):
         b = TensorDescriptor.from_tensor(b, [bk, bn] if b_t else [bn, bk])
         c = TensorDescriptor.from_tensor(c, [bm, bn])
         blocks = triton.cdiv(m, bm) * triton.cdiv(n, bn)
-        _kernel[blocks,](
-            a, b, c, m, n, k, a_t, b_t, bm, bn, bk, GROUP, num_warps=warps, num_stages=stages
-        )
+        _kernel[blocks,](a, b, c, m, n, k, a_t, b_t, bm, bn, bk, num_warps=warps, num_stages=stages)
 
     _operands.through_tma(launch, a, b, out)

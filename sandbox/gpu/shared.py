@@ -17,7 +17,7 @@ from triton.experimental.gluon import language as gl
 from sandbox import variant
 from sandbox.gpu import _operands
 from sandbox.gpu._gluon_api import ampere, copy_async, from_triton
-from sandbox.gpu.grouped import GROUP, order
+from sandbox.gpu.grouped import order
 
 order = from_triton(order)
 
@@ -42,21 +42,20 @@ def _kernel(
     BN: gl.constexpr,
     BK: gl.constexpr,
     STAGES: gl.constexpr,
-    GROUP: gl.constexpr,
     SUMS: gl.constexpr,
 ):
     warps: gl.constexpr = gl.num_warps()
-    # Copies of four words where they are neighbours in memory, else of one, side by side along k.
-    along_m: gl.constexpr = gl.BlockedLayout([4, 1], [32, 1], [1, warps], [0, 1])
-    along_n: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0])
-    down_k: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [warps, 1], [1, 0])
-    right_k: gl.constexpr = gl.BlockedLayout([1, 1], [8, 4], [1, warps], [0, 1])
-    from_a: gl.constexpr = along_m if A_T else down_k
-    from_b: gl.constexpr = right_k if B_T else along_n
-    a_lies: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [0, 1])
+    # Copies of four words where they are neighbours in memory, else of one.
+    right_a: gl.constexpr = gl.BlockedLayout([1, 4], [128 // BK, BK // 4], [warps, 1], [1, 0])
+    right_b: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [warps, 1], [1, 0])
+    down_a: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [1, warps], [0, 1])
+    down_b: gl.constexpr = gl.BlockedLayout([1, 1], [8, 4], [1, warps], [0, 1])
+    from_a: gl.constexpr = down_a if A_T else right_a
+    from_b: gl.constexpr = down_b if B_T else right_b
+    a_lies: gl.constexpr = gl.SwizzledSharedLayout(4, max(1, 32 // BK), min(8, BK // 4), [1, 0])
     b_lies: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
 
-    tile_m, tile_n = order(gl.program_id(0), gl.cdiv(m, BM), gl.cdiv(n, BN), GROUP)
+    tile_m, tile_n = order(gl.program_id(0), gl.cdiv(m, BM), gl.cdiv(n, BN))
     i0 = tile_m.to(gl.int64) * BM
     j0 = tile_n.to(gl.int64) * BN
     i = i0 + gl.arange(0, BM, gl.SliceLayout(1, from_a))[:, None]
@@ -98,18 +97,17 @@ def _kernel(
     gl.store(out + i * cm + j * cn, total, mask=(i < m) & (j < n))
 
 
-def _layout(tile, warps):
-    """Neighbours that a thread holds, and warps, down and across; repeated over the tile."""
-    return gl.BlockedLayout(tile, [8, 4], warps, [1, 0])
+def _layout(down, across):
+    """How so many warps share a tile, repeated: threads hold four neighbours, 8 x 4 make a warp."""
+    return gl.BlockedLayout([1, 4], [8, 4], [down, across], [1, 0])
 
 
 # BM, BN, BK, stages, warps and how threads share the tile
 TILES = (
-    (256, 128, 16, 4, 8, _layout([4, 4], [2, 4])),
-    (128, 128, 16, 4, 8, _layout([4, 4], [2, 4])),
-    (64, 64, 16, 6, 4, _layout([4, 4], [1, 4])),
-    (64, 32, 16, 6, 4, _layout([4, 4], [2, 2])),
-    (32, 32, 16, 6, 4, _layout([2, 4], [2, 2])),
+    (128, 128, 16, 4, 4, _layout(2, 2)),
+    (64, 64, 16, 6, 4, _layout(2, 2)),
+    (64, 32, 16, 6, 4, _layout(4, 1)),
+    (32, 32, 16, 6, 4, _layout(2, 2)),
 )
 
 
@@ -124,5 +122,5 @@ def shared(a, b, out):
     blocks = triton.cdiv(m, bm) * triton.cdiv(n, bn)
     strides = (*a.stride(), *b.stride(), *out.stride())
     lie = a.stride(0) == 1, b.stride(0) == 1
-    tiles = bm, bn, bk, stages, GROUP, layout
+    tiles = bm, bn, bk, stages, layout
     _kernel[blocks,](a, b, out, m, n, k, *strides, *lie, *tiles, num_warps=warps)
