@@ -265,7 +265,7 @@ BUILT_IN = [v for v in discover().variants if not v.reference]
 ASKED = [(v, None, "float32") for v in BUILT_IN if v.device == "cpu" and v.expects]
 if find_spec("triton"):
     ON_GPU = [v for v in BUILT_IN if v.device == "gpu"]
-    ASKED += [(v, "sm_90", dtype) for v in ON_GPU for dtype in ITEMSIZE]
+    ASKED += [(v, "sm_90", dtype) for v in ON_GPU for dtype in ITEMSIZE if dtype != "bfloat16"]
     ASKED += [(v, target, "float16") for v in ON_GPU for target in TARGETS if target != "sm_90"]
 
 
