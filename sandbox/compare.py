@@ -20,9 +20,11 @@ from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import DEVICES, BrokenFile, Registry, discover
 from sandbox.report.console import Terminal
+from sandbox.report.counters import counters
 from sandbox.report.files import as_csv, as_json
 from sandbox.report.table import report, row_name
 from sandbox.result import Result
+from sandbox.traffic.counters import NotCounted, counted
 
 _STDOUT = Path("-")
 
@@ -49,6 +51,7 @@ def parser() -> Parser:
     add("--timeout", type=seconds, default=60.0, metavar="S", help="seconds a stage (default 60)")
     add("--json", type=writable, metavar="FILE", help="save the rows; - is standard output")
     add("--csv", type=writable, metavar="FILE", help="the same as CSV")
+    add("--counters", action="store_true", help="bytes that hardware counters saw (ncu, perf)")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     add("--list", action="store_true", help="show the variants and end")
     return p
@@ -92,11 +95,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print()
             results += found
             out.print(report(found, machine, registry.variants))
+            if options.counters:
+                results[-len(found) :] = found = counted(found, variants)
+                out.print(counters(found))
             if interactive:
                 status.start()
     except KeyboardInterrupt:
         return 130
-    except (OSError, RuntimeError) as error:  # no room for the output, or for a child process
+    except (
+        OSError,
+        RuntimeError,
+        NotCounted,
+    ) as error:  # no room for the output, or for a child process
         p.exit(2, f"error: {error}\n")
     finally:
         status.stop()

@@ -30,7 +30,11 @@ class Plan:
 
 
 def fits(rows: Sequence[tuple[Variant, int]], problems: Iterable[Problem]) -> None:
-    """Raises ValueError where a problem's rows cannot fit into memory; allocates nothing."""
+    """Raises ValueError where a problem's rows cannot fit into memory; allocates nothing.
+
+    Rows on a GPU keep their arrays there, and find out for themselves.
+    """
+    rows = [(v, threads) for v, threads in rows if v.device == "cpu"]
     free, cores = detect.available_bytes(), detect.usable_cores()
     for p in problems:
         need = len(rows) * (p.held_bytes + _PROCESS_BYTES) + cores * p.judged_bytes

@@ -106,7 +106,8 @@ class Worker:
             return 0
 
     def ask(self, stage: str, timeout: float, *message: object) -> Any:
-        """The answer to a message. Raises Lost where the worker dies, hangs, raises or swells."""
+        """The answer to a message. Raises Lost where the worker dies, hangs, raises or swells,
+        Absent where a library that its variant needs is not there."""
         left, compiler_left, compiling = timeout, _COMPILE_S, False
         before = measure.clock()
         try:
@@ -119,6 +120,8 @@ class Worker:
                     kind, answer = self._connection.recv()
                     if kind == "done":
                         return answer
+                    if kind == "absent":
+                        raise worker.Absent(answer)
                     if kind == "raised":
                         raise Lost(f"{answer[0]} (during {stage})", answer[1])
                     compiling = answer

@@ -60,7 +60,7 @@ class Variant:
     parallel: bool = False
     unit: str | dict[str, str] | None = None
     products: int = 1
-    accuracy: str | None = None
+    accuracy: str | dict[str, str] | None = None
     batched: bool = False
     prepare: bool = False
     module: str | None = None  # as what it is imported; None for a file that is in no package
@@ -86,6 +86,11 @@ class Variant:
         unit = self.unit.get(dtype) if isinstance(self.unit, dict) else self.unit
         return unit or UNITS[dtype]
 
+    def accuracy_for(self, dtype: str) -> str:
+        """The accuracy whose allowance this variant is held to."""
+        accuracy = self.accuracy.get(dtype) if isinstance(self.accuracy, dict) else self.accuracy
+        return accuracy or dtype
+
 
 def variant(
     device: str,
@@ -96,7 +101,7 @@ def variant(
     parallel: bool = False,
     unit: str | dict[str, str] | None = None,
     products: int = 1,
-    accuracy: str | None = None,
+    accuracy: str | dict[str, str] | None = None,
     batched: bool = False,
     supports: Callable[[Problem], str] = lambda problem: "",
     prepare: bool = False,
@@ -109,7 +114,7 @@ def variant(
     parallel   it uses as many threads as it is given
     unit       the arithmetic unit whose peak is the ceiling, or {dtype: unit}
     products   unit products that make one product (3 for a split), dividing the ceiling
-    accuracy   the allowance it is held to, default the dtype's
+    accuracy   the allowance it is held to, default the dtype's, or {dtype: accuracy}
     batched    run takes 3-D arrays (else the sandbox loops over the batch)
     supports   problem -> "" or why not, in words
     prepare    the function takes the problem and returns `run`; what it does is not timed

@@ -38,6 +38,38 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Clocks:
+    """What a GPU did while a row was timed: SM clock in Hz and the most it can be, power in W,
+    temperature in degrees Celsius."""
+
+    sm_hz: float
+    most_hz: float
+    watts: float
+    celsius: float
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What hardware counters saw of one call, in bytes; None where they do not tell.
+
+    DRAM; between L2 and the L1 caches; through L1; through shared memory.
+    """
+
+    dram_read_bytes: int | None = None
+    dram_write_bytes: int | None = None
+    l2_bytes: int | None = None
+    l1_bytes: int | None = None
+    shared_bytes: int | None = None
+
+    @property
+    def dram_bytes(self) -> int | None:
+        """Read and written, where both are known."""
+        if self.dram_read_bytes is None or self.dram_write_bytes is None:
+            return None
+        return self.dram_read_bytes + self.dram_write_bytes
+
+
+@dataclass(frozen=True)
 class Source:
     """Where the two ceilings come from: measured, datasheet or unknown."""
 
@@ -71,7 +103,11 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Result:
-    """One row. Raises ValueError where a variant that is not right is given a time."""
+    """One row. Raises ValueError where a variant that is not right is given a time.
+
+    On a GPU `timing` is the kernel's, `call` that of the call as its caller sees it, and
+    `uncaptured` says why the kernel's time is not that of a replayed graph.
+    """
 
     variant: str
     device: str
@@ -82,6 +118,10 @@ class Result:
     cache: str
     verdict: Verdict | None = None
     timing: Timing | None = None
+    call: Timing | None = None
+    clocks: Clocks | None = None
+    uncaptured: str | None = None
+    counters: Counters | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from sandbox import compare as command
 from sandbox import measure, registry, runner
@@ -17,7 +18,7 @@ from sandbox.machine import detect
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("--machine", "gh200", "--n", "32", "--rounds", "1")
-NATURE = {
+NATURE = {"counters", "call", "clocks", "uncaptured",
     "variant", "device", "reference", "unit", "problem", "threads", "cache", "verdict", "timing",
     "bound", "ratio", "skipped", "traceback", "machine", "versions", "gflops", "of_roof",
     "impossible",
@@ -146,10 +147,17 @@ def test_a_mistake_takes_one_line(nothing_runs, compare, arguments, words):
     refused(compare(*arguments), *words)
 
 
-def test_a_device_without_variants(nothing_runs, compare):
-    answer = compare("gpu")
-    if not any(v.device == "gpu" for v in registry.discover().variants):
-        refused(answer, "gpu", "--list")
+def test_a_device_that_is_not_there(compare):
+    if torch.cuda.is_available():
+        pytest.skip("it is there")
+    code, out, err = compare("gpu", "--n", 64)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+    assert "cublas" in err
+    assert "CUDA" in err
+    code, out, _ = compare("numpy", "cublas", "--n", 16, "--rounds", 1)
+    assert code == 0
+    assert "cublas, cublas_tf32 are left out: " in out
 
 
 @pytest.mark.parametrize("text", ["def f(:\n", "x = 1\n", "", "\0"])
