@@ -70,6 +70,54 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What one call moves at each boundary of a simulated memory hierarchy, in bytes.
+
+    A boundary bears the name of its far side: L1 is what loads and stores carry. `bound_bytes` is
+    the least for all storage that is nearer. Both are empty where `reason` says why in words.
+    """
+
+    moved_bytes: dict[str, int]
+    bound_bytes: dict[str, float]
+    reason: str | None = None
+
+    @property
+    def over_bound(self) -> dict[str, float]:
+        """How many times the least is moved."""
+        return {name: moved / self.bound_bytes[name] for name, moved in self.moved_bytes.items()}
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a variant moves through one fully associative cache, beside the least; in bytes.
+
+    `granularity` is word or line, `replacement` lru or opt. The bound and the best known schedule
+    are those for `near_bytes`: the cache, the register file and the stack frames.
+    """
+
+    variant: str
+    problem: Problem
+    granularity: str
+    replacement: str
+    cache_bytes: int
+    near_bytes: int
+    moved_bytes: int
+    bound_bytes: float
+    best_schedule_bytes: int
+
+    @property
+    def over_bound(self) -> float:
+        """How many times the least is moved."""
+        return self.moved_bytes / self.bound_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        data = asdict(self)
+        del data["problem"]["strided"]
+        return data
+
+
+@dataclass(frozen=True)
 class Source:
     """Where the two ceilings come from: measured, datasheet or unknown."""
 
@@ -122,6 +170,7 @@ class Result:
     clocks: Clocks | None = None
     uncaptured: str | None = None
     counters: Counters | None = None
+    traffic: Traffic | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None
@@ -154,6 +203,8 @@ class Result:
         """Plain data: dicts, lists, strings, numbers and None."""
         data = asdict(self)
         del data["problem"]["strided"]
+        if self.traffic:
+            data["traffic"]["over_bound"] = self.traffic.over_bound
         data["gflops"] = self.flops / 1e9 if self.flops else None
         data["of_roof"] = self.of_roof
         data["impossible"] = self.impossible

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.machine import Cache
+from sandbox.traffic.levels import Cache
 from sandbox.traffic.caches import Hierarchy
 from sandbox.traffic.distances import Distances
 from sandbox.traffic.optimal import Accesses

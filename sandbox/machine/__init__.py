@@ -9,37 +9,6 @@ from sandbox.roofline import Level
 
 
 @dataclass(frozen=True)
-class Cache:
-    """One level of a core's data caches, in sets of `ways` lines of `line` bytes, LRU in each set.
-
-    It allocates on a write and writes back. `policy`: "inclusive" holds all that is nearer, so what
-    it drops is dropped there too; "victim" holds only what the level before it dropped; "" neither.
-
-    Raises ValueError for a cache that does not consist of whole sets.
-    """
-
-    name: str
-    bytes: int
-    ways: int
-    line: int = 64
-    policy: str = ""
-
-    def __post_init__(self) -> None:
-        if self.policy not in ("", "inclusive", "victim"):
-            raise ValueError(f"{self.name}: the policy is inclusive or victim, not {self.policy!r}")
-        if self.bytes < 1 or self.bytes % (self.ways * self.line):
-            raise ValueError(
-                f"{self.name} of {self.bytes} bytes is no whole number of sets of {self.ways} "
-                f"lines of {self.line} bytes"
-            )
-
-    @property
-    def sets(self) -> int:
-        """How many sets there are."""
-        return self.bytes // (self.ways * self.line)
-
-
-@dataclass(frozen=True)
 class Unit:
     """An arithmetic unit on so many threads (1 on a GPU), and the memory that feeds it.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from sandbox.machine import Cache
+from sandbox.traffic.levels import Cache
 from sandbox.traffic.instrument import ADDRESS_BITS
 from sandbox.traffic.stream import ADDRESS, SIZE
 
