@@ -21,6 +21,9 @@ _TITLES = {
 }
 
 
+_KINDS = {kind: title.split(":")[0] for kind, title in _TITLES.items()}
+
+
 def size_name(size: int) -> str:
     """A capacity as it is sold: 32 KiB."""
     for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -89,10 +92,9 @@ def plot(points: Sequence[Point], path: Path) -> None:
     axes.fill_between(sizes, bound, min(bound) / 2, color="0.85", label="pebble-game bound")
     known = [weakest[size].best_schedule_bytes for size in sizes]
     axes.plot(sizes, known, color="0.4", linestyle=":", label="best known schedule")
-    styles = {"word lru": "-", "line lru": "--", "word opt": "-.", "line opt": (0, (1, 2))}
     for number, name in enumerate(dict.fromkeys(x.variant for x in points)):
-        for kind, style in styles.items():
-            mine = [x for x in points if (x.variant, " ".join(_kind(x))) == (name, kind)]
+        for kind, style in zip(_KINDS, ("-", "-.", "--", (0, (1, 2))), strict=True):
+            mine = [x for x in points if (x.variant, *_kind(x)) == (name, *kind)]
             if mine:
                 axes.plot(
                     [x.cache_bytes for x in mine],
@@ -100,7 +102,7 @@ def plot(points: Sequence[Point], path: Path) -> None:
                     color=f"C{number}",
                     linestyle=style,
                     marker=".",
-                    label=f"{name}, by {kind.upper().replace('WORD', 'word').replace('LINE', 'line')}",
+                    label=f"{name}, {_KINDS[kind]}",
                 )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

@@ -13,7 +13,7 @@ from sandbox.problem import ITEMSIZE, Problem
 from sandbox.processes import Lost, Worker
 from sandbox.registry import Variant
 from sandbox.result import Point, Result, Traffic
-from sandbox.roofline import best_schedule, pebble_bytes, work
+from sandbox.roofline import best_schedule, compulsory_bytes, pebble_bytes, work
 from sandbox.traffic.levels import Cache, boundaries
 
 OPTIMAL_UP_TO, OPTIMAL_SIZES = 128, 12  # optimal replacement keeps the whole trace
@@ -27,10 +27,9 @@ def estimated_s(problems: Iterable[Problem], variants: int) -> float:
 
 
 def powers_of_two(problem: Problem) -> list[int]:
-    """Cache sizes from 1 KiB to twice what the problem fills, and one more."""
-    p, size = problem, ITEMSIZE[problem.dtype]
-    most = 2 * size * p.batch * (p.m * p.k + p.k * p.n + p.m * p.n)
-    return [1 << x for x in range(10, max(12, most.bit_length() + 1))]
+    """Cache sizes from 1 KiB to the first in which the problem fits."""
+    most = compulsory_bytes(problem.gemm)
+    return [1 << x for x in range(10, max(11, most.bit_length() + 1))]
 
 
 def points(v: Variant, problem: Problem, cache_bytes: Sequence[int]) -> list[Point] | str:
