@@ -61,7 +61,7 @@ def select(registry: Registry, names: Sequence[str]) -> list[Variant]:
 
 
 def named(registry: Registry, name: str) -> list[Variant]:
-    """The variants that one name stands for; those of a file join the registry. Raises as `select`."""
+    """The variants that one name stands for; a file's join the registry. Raises as `select`."""
     if name in ("all", *DEVICES):
         found = [v for v in registry.variants if name in ("all", v.device)]
         if not found:

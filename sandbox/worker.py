@@ -173,16 +173,18 @@ class Row:
 
     def trace(self, what: str, problem: Problem, *args: object) -> Any:
         """What a function of `sandbox.traffic.trace` finds out, or why it cannot, in words."""
+        from sandbox.cases import Case
         from sandbox.traffic import trace
+        from sandbox.traffic.instrument import Untraceable
 
         if why := self._refuses(problem):
             return why
         self._use_threads(1)
-        case, accuracy = self._verify.Case(problem), self._v.accuracy_for(problem.dtype)
+        case, accuracy = Case(problem), self._v.accuracy_for(problem.dtype)
         trial = self._verify.Trial(case, self._v.batched, accuracy, 0, device=self._v.device)
         try:
             return getattr(trace, what)(trial, self._prepare(problem), *args)
-        except trace.Untraceable as reason:
+        except Untraceable as reason:
             return str(reason)
 
     def _prepare(self, problem: Problem) -> Run:

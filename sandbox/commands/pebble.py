@@ -12,7 +12,7 @@ from sandbox.arguments import Parser, capacity, positive, shapes, writable
 from sandbox.machine import detect
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.processes import Lost
-from sandbox.registry import BrokenFile, discover
+from sandbox.registry import BrokenFile, Variant, discover
 from sandbox.report import curves
 from sandbox.report.console import Terminal
 from sandbox.result import Point
@@ -37,20 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", type=writable, metavar="FILE", help="save the points; - is standard output")
     add("--yes", action="store_true", help="even if it takes minutes")
     options = p.parse_intermixed_args(arguments)
-    shape = options.shape[0] if options.shape else (options.n,) * 3
-    problem = Problem(*shape, dtype=options.dtype, layout=options.layout)
+    m, n, k = options.shape[0] if options.shape else (options.n,) * 3
+    problem = Problem(m, n, k, dtype=options.dtype, layout=options.layout)
     word = ITEMSIZE[problem.dtype]
     least = max(LINE_BYTES, 3 * word)
     try:
         if options.shape and len(options.shape) > 1:
             raise ValueError("--shape: one shape at a time")
+        if options.plot and options.plot.suffix not in (".svg", ".pdf", ".png"):
+            raise ValueError(f"--plot {options.plot}: the name ends in .svg, .pdf or .png")
         if options.fast_memory and options.fast_memory < least:
             raise ValueError(
                 f"--fast-memory {options.fast_memory}: a cache holds a line of {LINE_BYTES} bytes "
                 f"and three words at least, so {least} bytes or more"
             )
         registry = discover()
-        named = dict.fromkeys(v for name in options.names for v in plan.named(registry, name))
+        named: list[Variant] = []
+        for name in options.names:
+            named += [v for v in plan.named(registry, name) if v not in named]
         plan.fits([(v, 1) for v in named], [problem])
         seconds = estimated_s([problem], len(named))
         if seconds > _LONG_S and not options.yes:
@@ -73,9 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 sizes = [options.fast_memory] if options.fast_memory else powers_of_two(problem)
                 try:
                     answer = points(v, problem, sizes)
-                except (Lost, Absent) as why:
+                except Absent as why:
                     answer = str(why)
-                    if getattr(why, "traceback", None):
+                except Lost as why:
+                    answer = str(why)
+                    if why.traceback:
                         err.print(f"{v.name}:\n{why.traceback}", soft_wrap=True)
                 if isinstance(answer, str):
                     failed[v.name] = answer

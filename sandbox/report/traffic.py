@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from sandbox.report.curves import size_name
 from sandbox.report.table import Trimmed, scaled, significant
 from sandbox.result import Result
 from sandbox.traffic.levels import Cache
@@ -29,6 +30,6 @@ def traffic(results: Sequence[Result], caches: Sequence[Cache]) -> Trimmed:
         pairs = ((found.moved_bytes[x], found.over_bound[x]) for x in names)
         cells = [text for q, x in pairs for text in (scaled(q, "B"), significant(x, 2))]
         table.add_row(*map(Text, (variant, *cells)))
-    sizes = ", ".join(f"{c.name} {scaled(c.bytes, 'B')} {c.ways}-way" for c in caches)
+    sizes = ", ".join(f"{c.name} {size_name(c.bytes)} {c.ways}-way" for c in caches)
     about = f"One call on one thread, simulated with {sizes}; x: over the pebble-game bound."
     return Trimmed(Group(Text(), table, Text(), Text(about), *notes))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from sandbox.traffic.levels import Cache
 from sandbox.traffic.instrument import ADDRESS_BITS
+from sandbox.traffic.levels import Cache
 from sandbox.traffic.stream import ADDRESS, SIZE
 
 _POLICY = {"": 0, "inclusive": 1, "victim": 2}
@@ -29,7 +28,9 @@ class Hierarchy:
         self._line = caches[0].line
         lines = [c.sets * c.ways for c in caches]
         firsts = np.cumsum([0, *lines])
-        rows = [(f, c.sets, c.ways, _POLICY[c.policy]) for f, c in zip(firsts, caches, strict=False)]
+        rows = [
+            (f, c.sets, c.ways, _POLICY[c.policy]) for f, c in zip(firsts, caches, strict=False)
+        ]
         self._shape = np.array(rows, np.uint64)
         self._entries = np.full(sum(lines), -1, np.int32)
         self._fetched, self._written = np.zeros((2, len(caches)), np.int64)
@@ -50,7 +51,7 @@ class Hierarchy:
 
 
 @njit(cache=True, error_model="numpy")
-def _start(shape: Any, level: int, line: int) -> int:
+def _start(shape, level, line):
     """Where the set of a line begins. Unsigned, as all indices here: then Numba checks no sign."""
     sets, number = shape[level, 1], np.uint64(line)
     at = number & (sets - np.uint64(1)) if sets & (sets - np.uint64(1)) == 0 else number % sets
@@ -58,7 +59,7 @@ def _start(shape: Any, level: int, line: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _put(entries: Any, start: int, ways: int, entry: int) -> int:
+def _put(entries, start, ways, entry):
     """Put an entry first, the others one back; returns what it replaces, or what falls out."""
     wanted = np.int32(entry | 1)
     old = entries[start]
@@ -75,7 +76,7 @@ def _put(entries: Any, start: int, ways: int, entry: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _find(entries: Any, start: int, ways: int, line: int) -> int:
+def _find(entries, start, ways, line):
     """How far from the front of its set a line is; as many as there are ways where it is not."""
     for w in range(ways):
         if entries[start + w] >> 1 == line:
@@ -84,7 +85,7 @@ def _find(entries: Any, start: int, ways: int, line: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _take(entries: Any, start: int, ways: int, line: int) -> int:
+def _take(entries, start, ways, line):
     """Take a line out of its set; returns 1 where it was dirty, -1 where it was not there."""
     w = _find(entries, start, ways, line)
     if w == ways:
@@ -97,9 +98,7 @@ def _take(entries: Any, start: int, ways: int, line: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _access(
-    records: Any, shift: int, shape: Any, entries: Any, fetched: Any, written: Any
-) -> None:
+def _access(records, shift, shape, entries, fetched, written):
     levels = len(shape)
     for r in records:
         address, size = r & ADDRESS, (r >> ADDRESS_BITS) & SIZE
@@ -128,7 +127,7 @@ def _access(
 
 
 @njit(cache=True, error_model="numpy")
-def _promoted(shape: Any, entries: Any, level: int, place: int) -> bool:
+def _promoted(shape, entries, level, place):
     """Was the line that was put in a place taken out of this victim cache, dirty or clean?"""
     line = entries[place] >> 1
     dirty = _take(entries, _start(shape, level, line), shape[level, 2], line)
@@ -137,7 +136,7 @@ def _promoted(shape: Any, entries: Any, level: int, place: int) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
-def _drop(shape: Any, entries: Any, written: Any, level: int, old: int) -> None:
+def _drop(shape, entries, written, level, old):
     """What becomes of an entry that falls out of a level, and of what that pushes out further."""
     while old != -1:
         line = old >> 1
@@ -162,7 +161,7 @@ def _drop(shape: Any, entries: Any, written: Any, level: int, old: int) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _flush(shape: Any, entries: Any, written: Any) -> None:
+def _flush(shape, entries, written):
     levels = len(shape)
     for level in range(levels):
         for i in range(shape[level, 0], shape[level, 0] + shape[level, 1] * shape[level, 2]):

@@ -7,7 +7,6 @@ are asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -72,9 +71,7 @@ class Distances:
 
 
 @njit(cache=True, error_model="numpy")
-def _access(
-    records: Any, shift: int, word: bool, sizes: Any, of_units: tuple[Any, ...], of_all: Any
-) -> None:
+def _access(records, shift, word, sizes, of_units, of_all):
     before, after, group, dirty = of_units
     ends, whole, fetched, written = of_all
     caches = sizes.size

@@ -100,11 +100,11 @@ def score(m: int, n: int, k: int, words: int, moves: Iterable[np.ndarray]) -> in
 def tile(words: int) -> int:
     """The side of the square of sums that stays in fast memory: the largest b, b^2 + 2b <= S.
 
-    b^2 sums, a column of b elements of A, one of B, a product and a new sum; from 3 on the rest of
-    2b is slack. Raises ValueError below 8 words.
+    b^2 sums, a column of b elements of A, and one of B, a product and a new sum: b + 3 <= 2b from
+    b = 3 on. Raises ValueError below the 15 words that takes.
     """
-    if words < 8:
-        raise ValueError(f"a fast memory of {words} words is too small for blocks: 8 or more")
+    if words < 15:
+        raise ValueError(f"a fast memory of {words} words is too small for blocks: 15 or more")
     return isqrt(words + 1) - 1
 
 
@@ -121,7 +121,7 @@ def blocked(m: int, n: int, k: int, words: int) -> Iterator[np.ndarray]:
 
 
 @njit(cache=True)
-def _block(shape: Any, i0: int, i1: int, j0: int, j1: int) -> Any:
+def _block(shape, i0, i1, j0, j1):
     """All moves for the block of rows i0 to i1 and columns j0 to j1 of C."""
     m, n, k = shape
     height, width = i1 - i0, j1 - j0
@@ -156,7 +156,7 @@ def _block(shape: Any, i0: int, i1: int, j0: int, j1: int) -> Any:
 
 
 @njit(cache=True)
-def _play(moves: Any, shape: Any, words: int, pebbles: Any, counts: Any) -> int:
+def _play(moves, shape, words, pebbles, counts):
     """Returns 0, or which rule a move breaks; the counts stop before it."""
     m, n, k = shape
     inputs, products = (m + n) * k, m * n * k
@@ -179,15 +179,15 @@ def _play(moves: Any, shape: Any, words: int, pebbles: Any, counts: Any) -> int:
             if at < 0:
                 return 3
             if at < products:
-                i, j, l = at // (n * k), at // k % n, at % k
-                ready = pebbles[i * k + l] & pebbles[m * k + l * n + j]
+                i, j, inner = at // (n * k), at // k % n, at % k
+                ready = pebbles[i * k + inner] & pebbles[m * k + inner * n + j]
             else:
                 ready = pebbles[vertex - products]
                 if (at - products) % k:
                     ready &= pebbles[vertex - 1]
             if not ready & _RED:
                 return 3
-        elif kind == DELETE_RED or kind == DELETE_BLUE:
+        elif kind in (DELETE_RED, DELETE_BLUE):
             pebble = _RED if kind == DELETE_RED else _BLUE
             if not has & pebble:
                 return 4
@@ -195,7 +195,7 @@ def _play(moves: Any, shape: Any, words: int, pebbles: Any, counts: Any) -> int:
             counts[0] -= kind == DELETE_RED
         else:
             return 6
-        if (kind == INPUT or kind == COMPUTE) and not has & _RED:
+        if kind in (INPUT, COMPUTE) and not has & _RED:
             if counts[0] == words:
                 return 5
             counts[0] += 1

@@ -8,7 +8,7 @@ def hooks(cursor: int, buffer: int, flush: int, capacity: int) -> str:
     """Functions that write records of 64 bits to a buffer; the arguments are addresses.
 
     `room` makes way for n records, or calls `flush()` first where `capacity` is reached: it reads
-    the records up to `cursor`, and sets that to 0. `lane` makes one record if its bit is set; `copy`
+    the records up to `cursor` and sets it to 0. `lane` makes a record if its bit is set; `copy`
     and `set` stand before a memcpy and a memset.
     """
     return f"""

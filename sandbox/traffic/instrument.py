@@ -40,7 +40,7 @@ class Untraceable(Exception):
 
 
 def size(type_name: str) -> int:
-    """Bytes of a value of an LLVM type in memory; raises Untraceable for a type that is no number's.
+    """Bytes of a value in memory; raises Untraceable for a type that is no number's.
 
     >>> size("<8 x float>"), size("i1")
     (32, 1)

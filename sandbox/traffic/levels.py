@@ -16,7 +16,7 @@ class Cache:
     """One level of data caches, in sets of `ways` lines of `line` bytes, LRU in each set.
 
     It allocates on a write and writes back. `policy`: "inclusive" holds all that is nearer, so what
-    it drops is dropped there, too; "victim" holds only what the level before it dropped; "" neither.
+    it drops is dropped there, too; "victim" holds what the level before it dropped; "" neither.
 
     Raises ValueError for a cache that does not consist of whole sets.
     """

@@ -26,7 +26,7 @@ def near_bytes(text: str, assembly: str) -> int:
     module = llvm.parse_assembly(text)
     for name, _ in functions(text):
         frames += frame_bytes(assembly, name)
-        alive += live_bytes(module.get_function(name))
+        alive += live_bytes(module.get_function(name))  # each may have been called by another
     return max(detect.vector_registers_bytes() + _GENERAL_REGISTERS + frames, alive)
 
 
@@ -46,7 +46,9 @@ def live_bytes(function: llvm.ValueRef) -> int:
     Backward data flow. Pointers hold none, nor do integers where none is loaded or reinterpreted.
     """
     text, widths = str(function), dict[str, int]()
-    integers = re.search(r"= load (?:volatile )?<?[^,]*\bi\d+|bitcast (?:<|half|float|double)", text)
+    integers = re.search(
+        r"= load (?:volatile )?<?[^,]*\bi\d+|bitcast (?:<|half|float|double)", text
+    )
     indices = r"ptr|void|label" if integers else r"ptr|void|label|i\d+"
     steps: dict[str, list[tuple[str, set[str]]]] = {}  # in each block: what is made, what is used
     edges: list[tuple[str, str, set[str], set[str]]] = []  # from, to, what flows, as what
@@ -69,16 +71,16 @@ def live_bytes(function: llvm.ValueRef) -> int:
             flows = {value for _, sources in merges for value, x in sources if x == before}
             edges.append((before, here, flows, {name for name, _ in merges}))
         edges += [(here, to, set(), set()) for _, used in made[-1:] for to in used]
-    at_end: dict[str, set[str]] = {label: set() for label in steps}
+    at_end: dict[str, set[str]] = {here: set() for here in steps}
     most, changed = 0, True
     while changed:
         at_start = {}
-        for label, made in steps.items():
-            alive = set(at_end[label])
+        for here, made in steps.items():
+            alive = set(at_end[here])
             for name, used in reversed(made):
                 most = max(most, sum(widths[x] for x in alive))
                 alive = (alive - {name}) | (used & widths.keys())
-            at_start[label] = alive
+            at_start[here] = alive
         changed = False
         for before, to, flows, merged in edges:
             if to in at_start:

@@ -7,7 +7,6 @@ least. Beside LRU it tells a kernel's schedule apart from the cache's luck.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -40,7 +39,7 @@ class Accesses:
 
 
 @njit(cache=True, error_model="numpy")
-def _units(records: Any, shift: int) -> Any:
+def _units(records, shift):
     count = 0
     for r in records:
         address, size = r & ADDRESS, (r >> ADDRESS_BITS) & SIZE
@@ -55,8 +54,8 @@ def _units(records: Any, shift: int) -> Any:
 
 
 @njit(cache=True, error_model="numpy")
-def _following(stream: Any) -> Any:
-    """When each access's unit is accessed next; after the end, and each at its own time, if never."""
+def _following(stream):
+    """When each access's unit is accessed next; if never, at a time of its own after the end."""
     units = stream.max() // 2 + 1
     when = stream.size + np.arange(units)
     out = np.empty(stream.size, np.int64)
@@ -67,7 +66,7 @@ def _following(stream: Any) -> Any:
 
 
 @njit(cache=True, error_model="numpy")
-def _belady(stream: Any, following: Any, size: int, word: bool) -> int:
+def _belady(stream, following, size, word):
     """Units fetched and written. What is cached is known by the time of its next use: a set of
     times, as bits in words of 64, with a bit for each word that is not 0 above it, and so on."""
     units = stream.max() // 2 + 1
@@ -94,7 +93,7 @@ def _belady(stream: Any, following: Any, size: int, word: bool) -> int:
                 gone = 0
                 for level in range(levels - 1, -1, -1):  # the last time in the set
                     found = bits[starts[level] + gone]
-                    gone = gone * 64 + 63 - np.int64(leading_zeros(found))
+                    gone = gone * 64 + 63 - int(leading_zeros(found))
                 last = stream[gone] >> 1 if gone < stream.size else gone - stream.size
                 moved += dirty[last]
                 cached[last] = dirty[last] = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -46,10 +45,9 @@ class Stream:
         return int(self._counts[1] + self._counts[2])
 
     def addresses(self, array: np.ndarray) -> np.ndarray:
-        """The frame address of each element of an array, flat; -1 where its page was not touched."""
-        index = np.indices(array.shape, np.int64, sparse=True)
-        steps = (i * step for i, step in zip(index, array.strides, strict=True))
-        at = np.ravel(array.ctypes.data + sum(steps, np.zeros(array.shape, np.int64)))
+        """The frame address of each element of an array; -1 where its page was not touched."""
+        offsets = [np.arange(n) * step for n, step in zip(array.shape, array.strides, strict=True)]
+        at = array.ctypes.data + sum(np.ix_(*offsets), np.int64(0)).ravel()
         pages, back = np.unique(at >> PAGE_BITS, return_inverse=True)
         frames = np.array([_frame(self._table, page) for page in pages], np.int64)[back]
         return np.where(frames < 0, -1, frames << PAGE_BITS | at & ((1 << PAGE_BITS) - 1))
@@ -65,7 +63,7 @@ def grown(array: np.ndarray, least: int, fill: int) -> np.ndarray:
 
 
 @njit(cache=True, error_model="numpy")
-def _slot(table: Any, page: int) -> int:
+def _slot(table, page):
     """Where the page stands in the table, or would stand (open addressing)."""
     at = np.uint64(page * 0x9E3779B1) & np.uint64(_SLOTS - 1)
     while table[at, 0] != page and table[at, 0] != -1:
@@ -74,12 +72,12 @@ def _slot(table: Any, page: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _frame(table: Any, page: int) -> int:
+def _frame(table, page):
     return table[_slot(table, page), 1]
 
 
 @njit(cache=True, error_model="numpy")
-def _translate(records: Any, table: Any, recent: Any, counts: Any, out: Any) -> int:
+def _translate(records, table, recent, counts, out):
     """Returns how many records it made, -1 where the table is full."""
     low, made = (1 << PAGE_BITS) - 1, np.uint64(0)
     for r in records:

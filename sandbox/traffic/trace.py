@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sandbox.traffic.stream import Stream
 from sandbox.traffic.twin import Tracer
 from sandbox.verify import Run, Trial
 
+_ELSEWHERE = "code that Numba did not compile reads a or b, or writes out"
 Consumer = Callable[[np.ndarray, int], None]
 
 
@@ -46,9 +48,6 @@ def curves(
     return near_bytes, found
 
 
-_ELSEWHERE = "code that Numba did not compile reads a or b, or writes out"
-
-
 def _traced(trial: Trial, run: Run, consumers: Sequence[Consumer]) -> tuple[int, Stream]:
     """Run it as it is, then its twin: the answer has to be right, and the same to the last bit."""
     a, b, out = trial.arrays
@@ -56,9 +55,8 @@ def _traced(trial: Trial, run: Run, consumers: Sequence[Consumer]) -> tuple[int,
     trial.call(run)
     expected = out.tobytes()
     stream = Stream(consumers)
-    tracer = Tracer(stream)
     trial.poison()
-    tracer.run(lambda: trial.call(run))
+    near_bytes = _tracer().run(lambda: trial.call(run), stream)
     verdict = trial.verdict()
     if not verdict.ok:
         raise Untraceable(f"it is wrong: {verdict.reason}")
@@ -66,4 +64,9 @@ def _traced(trial: Trial, run: Run, consumers: Sequence[Consumer]) -> tuple[int,
         raise Untraceable("its twin gives another answer")
     if any((stream.addresses(x) < 0).any() for x in (a, b, out)):
         raise Untraceable(_ELSEWHERE)
-    return tracer.near_bytes, stream
+    return near_bytes, stream
+
+
+@cache
+def _tracer() -> Tracer:
+    return Tracer()

@@ -30,20 +30,18 @@ Consumer = Callable[[np.ndarray], None]
 class Tracer:
     """Runs what calls compiled functions with their twins in their place.
 
-    `consume` gets the records of `instrument`, in order, some ten thousand at a time; it must not
-    keep the array. `near_bytes` is the storage nearer than any cache that the twins' originals use.
+    Twins are kept for later runs. One run at a time.
     """
 
-    def __init__(self, consume: Consumer) -> None:
-        self._consume = consume
+    def __init__(self) -> None:
         self._buffer = np.empty(_CAPACITY, np.uint64)
         self._cursor = np.zeros(1, np.int64)
         self._failure: BaseException | None = None
         self._consuming = False
         self._flush = ctypes.CFUNCTYPE(None)(self._empty)
-        self._twins: dict[Any, Callable[..., Any]] = {}
+        self._twins: dict[Any, tuple[Callable[..., Any], int]] = {}
+        self._called: set[Any] = set()
         self._kept: list[Any] = []
-        self.near_bytes = 0
 
     def _empty(self) -> None:
         self._consuming = True
@@ -55,11 +53,14 @@ class Tracer:
         self._cursor[0] = 0
         self._consuming = False
 
-    def run(self, call: Callable[[], None]) -> None:
-        """Make the call on one thread, with all its accesses recorded.
+    def run(self, call: Callable[[], None], consume: Consumer) -> int:
+        """Make the call on one thread; returns the bytes nearer than any cache that it used.
 
-        Raises Untraceable where they cannot be, and what `call` and the consumer raise.
+        `consume` gets the records of its accesses (see `instrument`), in order, some ten thousand
+        at a time; it must not keep the array. Raises Untraceable where they cannot be recorded, and
+        what `call` and the consumer raise.
         """
+        self._consume, self._failure, self._called = consume, None, set()
         threads = numba.get_num_threads()
         numba.set_num_threads(1)
         try:
@@ -70,14 +71,17 @@ class Tracer:
             numba.set_num_threads(threads)
         if self._failure is not None:
             raise self._failure
-        if not self._twins:
+        if not self._called:
             raise Untraceable("it calls no function that Numba compiled")
+        return max(self._twins[key][1] for key in self._called)
 
     @contextmanager
     def _twins_called(self) -> Iterator[None]:
+        original = CPUDispatcher.__call__
+
         def call(dispatcher: Any, *args: Any, **named: Any) -> Any:
             if self._consuming:  # the consumer, too, is compiled
-                return super(CPUDispatcher, dispatcher).__call__(*args, **named)
+                return original(dispatcher, *args, **named)
             if named or len(args) < len(dispatcher._compiler.pysig.parameters):
                 bound = inspect.signature(dispatcher.py_func).bind(*args, **named)
                 bound.apply_defaults()
@@ -85,7 +89,8 @@ class Tracer:
             key = dispatcher, tuple(dispatcher.typeof_pyval(x) for x in args)
             if key not in self._twins:
                 self._twins[key] = self._twin(*key)
-            return self._twins[key](*args)
+            self._called.add(key)
+            return self._twins[key][0](*args)
 
         CPUDispatcher.__call__ = call
         try:
@@ -93,8 +98,8 @@ class Tracer:
         finally:
             del CPUDispatcher.__call__
 
-    def _twin(self, dispatcher: Any, types: tuple[Any, ...]) -> Callable[..., Any]:
-        """The same function compiled again, from its own optimised module."""
+    def _twin(self, dispatcher: Any, types: tuple[Any, ...]) -> tuple[Callable[..., Any], int]:
+        """The same function compiled again, from its own optimised module; what it holds itself."""
         result = _compiled(dispatcher, types)
         library, text = result.library, result.library.get_llvm_str()
         cursor, buffer = self._cursor.ctypes.data, self._buffer.ctypes.data
@@ -111,7 +116,6 @@ class Tracer:
                 address = library.codegen._engine.get_global_value_address(variable.name)
                 mine = engine.get_global_value_address(variable.name)
                 ctypes.memmove(mine, address, ctypes.sizeof(ctypes.c_void_p))
-        self.near_bytes = max(self.near_bytes, near_bytes(text, library.get_asm_str()))
         self._kept += [engine, target, result]
         function: Callable[..., Any] = _dynfunc.make_function(
             result.fndesc.lookup_module(),
@@ -121,7 +125,7 @@ class Tracer:
             result.environment,
             (engine,),
         )
-        return function
+        return function, near_bytes(text, library.get_asm_str())
 
 
 def _compiled(dispatcher: Any, types: tuple[Any, ...]) -> Any:
