@@ -11,6 +11,7 @@ COMMANDS = {
     "compare": "sandbox.compare",
     "roofline": "sandbox.commands.roofline",
     "compiled": "sandbox.commands.compiled",
+    "pebble": "sandbox.commands.pebble",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -30,6 +31,18 @@ def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+_UNITS = {"": 1, "B": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
+_UNITS |= {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
+
+
+def capacity(text: str) -> int:
+    """Bytes: 32768, 32KiB, 1.5MiB, 64kB."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)\s*([A-Z]*?)B?", text.strip().upper())
+    if not found or found[2] not in _UNITS or not (size := int(float(found[1]) * _UNITS[found[2]])):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size as 32KiB, 1.5MiB or 32768")
+    return size
 
 
 def sizes(text: str) -> list[int]:

@@ -14,20 +14,23 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox import plan, processes, runner
-from sandbox.arguments import Parser, picture, positive, seconds, shapes, sizes, writable
+from sandbox.arguments import Parser, capacity, picture, positive, seconds, shapes, sizes, writable
 from sandbox.judgement import article_storage
 from sandbox.machine import Machine, catalogue, detect
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
-from sandbox.registry import DEVICES, BrokenFile, Registry, discover
+from sandbox.registry import DEVICES, BrokenFile, Registry, Variant, discover
 from sandbox.report.console import Terminal
 from sandbox.report.counters import counters
 from sandbox.report.explain import explain
 from sandbox.report.files import as_csv, as_json
 from sandbox.report.levels import levels
 from sandbox.report.table import report, row_name
+from sandbox.report.traffic import traffic
 from sandbox.result import Result
 from sandbox.traffic.counters import NotCounted, counted
+from sandbox.traffic.levels import Cache, of_bytes, of_this_machine
+from sandbox.traffic.simulated import estimated_s, simulated
 
 _STDOUT = Path("-")
 _STORAGE = "what is nearer than DRAM: all on the chip, or the last-level cache alone"
@@ -58,6 +61,9 @@ def parser() -> Parser:
     add("--timeout", type=seconds, default=60.0, metavar="S", help="seconds a stage (default 60)")
     add("--json", type=writable, metavar="FILE", help="save the rows; - is standard output")
     add("--csv", type=writable, metavar="FILE", help="the same as CSV")
+    add("--traffic", action="store_true", help="bytes that a call moves through simulated caches")
+    add("--fast-memory", type=capacity, metavar="32KiB", help="simulate one cache of this size")
+    add("--yes", action="store_true", help="simulate even if it takes minutes")
     add("--counters", action="store_true", help="bytes that hardware counters saw (ncu, perf)")
     add("--plot", type=picture, metavar="FILE", help="the roofline, or a sweep: .svg, .png, .pdf")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
@@ -85,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems = _problems(options)
         machine = None if options.machine is None else catalogue.named(options.machine)
         plan.fits(rows, problems)
+        caches = _caches(options, problems, variants)
     except (ValueError, BrokenFile) as error:
         p.exit(2, f"error: {error}\n")
     processes.context(detect.usable_cores())  # it imports while the rest is made ready
@@ -112,6 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print()
             results += found
             out.print(report(found, machine, registry.variants))
+            if caches:
+                results[-len(found) :] = found = simulated(found, variants, caches, status.update)
+                out.print(traffic(found, caches))
             if options.counters:
                 results[-len(found) :] = found = counted(found, variants)
             for detail in (counters, levels, explain):
@@ -149,6 +159,31 @@ def _problems(options: Namespace) -> list[Problem]:
     wanted = [*((n, n, n) for n in squares), *options.shape]
     batch, dtype, layout = options.batch, options.dtype, options.layout
     return [Problem(m, n, k, batch, dtype, layout) for m, n, k in wanted]
+
+
+def _caches(
+    options: Namespace, problems: Sequence[Problem], variants: Sequence[Variant]
+) -> list[Cache]:
+    """What `--traffic` simulates, nothing without it.
+
+    Raises ValueError where its caches are unknown, or the time it takes is long and not asked for.
+    """
+    if not options.traffic:
+        return []
+    traced = sum(v.device == "cpu" and not v.reference for v in variants)
+    if (minutes := estimated_s(problems, traced) / 60) > 2 and not options.yes:
+        raise ValueError(
+            f"--traffic takes about {minutes:.0f} minutes more: choose smaller sizes or fewer "
+            "rows, or give --yes"
+        )
+    if options.fast_memory:
+        return of_bytes(options.fast_memory)
+    if options.machine:
+        raise ValueError(
+            f"the caches of {options.machine} are not known: give --fast-memory their size, or "
+            "leave out --machine"
+        )
+    return of_this_machine()
 
 
 def _save(

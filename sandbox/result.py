@@ -70,6 +70,54 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What one call moves at each boundary of a simulated memory hierarchy, in bytes.
+
+    A boundary bears the name of its far side: L1 is what loads and stores carry. `bound_bytes` is
+    the least for all storage that is nearer. Both are empty where `reason` says why in words.
+    """
+
+    moved_bytes: dict[str, int]
+    bound_bytes: dict[str, float]
+    reason: str | None = None
+
+    @property
+    def over_bound(self) -> dict[str, float]:
+        """How many times the least is moved."""
+        return {name: moved / self.bound_bytes[name] for name, moved in self.moved_bytes.items()}
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a variant moves through one fully associative cache, beside the least; in bytes.
+
+    `granularity` is word or line, `replacement` lru or opt. The bound and the best known schedule
+    are those for `near_bytes`: the cache, the register file and the stack frames.
+    """
+
+    variant: str
+    problem: Problem
+    granularity: str
+    replacement: str
+    cache_bytes: int
+    near_bytes: int
+    moved_bytes: int
+    bound_bytes: float
+    best_schedule_bytes: int
+
+    @property
+    def over_bound(self) -> float:
+        """How many times the least is moved."""
+        return self.moved_bytes / self.bound_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        data = asdict(self)
+        del data["problem"]["strided"]
+        return data
+
+
+@dataclass(frozen=True)
 class Source:
     """Where the two ceilings come from: measured, datasheet or unknown."""
 
@@ -127,6 +175,7 @@ class Result:
     clocks: Clocks | None = None
     uncaptured: str | None = None
     counters: Counters | None = None
+    traffic: Traffic | None = None
     bound: Bound | None = None
     ratio: Ratio | None = None
     skipped: str | None = None
@@ -169,14 +218,20 @@ class Result:
     def moved(self) -> dict[str, float]:
         """Bytes moved at each level, by its name, as far as they are known.
 
-        ncu starts with empty caches: of a warm run, what may be held from the call before is taken
-        off. perf sees calls that follow one another.
+        Counted where counters were read, else simulated. ncu and the simulation start with empty
+        caches: of a warm run, what may be held from the call before is taken off. perf sees calls
+        that follow one another.
         """
         c = self.counters
-        if c is None or self.bound is None:
+        if self.bound is None or not (c or self.traffic):
             return {}
-        known = {"DRAM": c.dram_bytes, "L2": c.l2_bytes, "shared": c.shared_bytes}
-        held = {x.name: x.held_bytes for x in self.bound.levels if self.device == "gpu"}
+        known: dict[str, int | None] = {}
+        if c:
+            known = {"DRAM": c.dram_bytes, "L2": c.l2_bytes, "shared": c.shared_bytes}
+        elif self.traffic:
+            known = {**self.traffic.moved_bytes}
+        emptied = self.device == "gpu" or c is None
+        held = {x.name: x.held_bytes for x in self.bound.levels if emptied}
         return {x: max(0, q - held.get(x, 0)) for x, q in known.items() if q is not None}
 
     def _parts(self, timing: Timing | None, t0_s: float | None) -> Parts | None:
@@ -200,6 +255,8 @@ class Result:
         ]
         data["parts"] = asdict(self.parts) if self.parts else None
         data["call_parts"] = asdict(self.call_parts) if self.call_parts else None
+        if self.traffic:
+            data["traffic"]["over_bound"] = self.traffic.over_bound
         data["gflops"] = self.flops / 1e9 if self.flops else None
         data["of_roof"] = self.of_roof
         data["impossible"] = self.impossible

@@ -77,6 +77,11 @@ class Trial:
         self._stale: list[tuple[int, int]] = []
         self._asked, self._lazy = False, ""
 
+    @property
+    def arrays(self) -> tuple[Any, Any, Any]:
+        """The whole of a, b and out, as a variant is given them."""
+        return self._given_a.given, self._given_b.given, self._out.given
+
     def call(self, run: Run) -> None:
         """The whole problem: one call a product where the variant takes no batch."""
         for a, b, out in self._calls:

@@ -172,6 +172,22 @@ class Row:
         verdict: Verdict = self._trial.verdict()
         return verdict
 
+    def trace(self, what: str, problem: Problem, *args: object) -> Any:
+        """What a function of `sandbox.traffic.trace` finds out, or why it cannot, in words."""
+        from sandbox.cases import Case
+        from sandbox.traffic import trace
+        from sandbox.traffic.instrument import Untraceable
+
+        if why := self._refuses(problem):
+            return why
+        self._use_threads(1)
+        case, accuracy = Case(problem), self._v.accuracy_for(problem.dtype)
+        trial = self._verify.Trial(case, self._v.batched, accuracy, 0, device=self._v.device)
+        try:
+            return getattr(trace, what)(trial, self._prepare(problem), *args)
+        except Untraceable as reason:
+            return str(reason)
+
     def _prepare(self, problem: Problem) -> Run:
         run: Run = self._kernel.function
         return self._kernel.function(problem) if self._v.prepare else run

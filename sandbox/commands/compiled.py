@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     registry, to_stdout = discover(), str(options.json) == "-"
     out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
     try:
-        named = [v for name in options.names for v in plan.find(registry, name)]
+        named = [v for name in options.names for v in plan.named(registry, name)]
         cpu = [(v, 1) for v in named if v.device == "cpu"]
         if cpu and options.target:
             raise ValueError(f"{cpu[0][0].name} is compiled for this CPU: leave --target out")
