@@ -60,7 +60,7 @@ def _kernel(
 
 
 # BM, BN, stages, warps. C passes through shared memory whole: in FP32 the first tile is too large.
-TILES = ((128, 256, 3, 8), (128, 128, 4, 8), (128, 64, 4, 4), (64, 64, 4, 4), (32, 32, 4, 4))
+TILES = ((128, 256, 3, 8), (128, 128, 3, 4), (64, 128, 4, 4), (64, 32, 4, 4))
 
 
 @variant(

@@ -2,12 +2,12 @@
 memory beside the arithmetic units, and each thread multiplies them into a small tile of C that
 stays in its registers. The copies are asynchronous: STAGES of them are on their way meanwhile.
 
-Traffic: mnk (1/BM + 1/BN) words from L2, and for a thread tile of TM x TN mnk (1/TM + 1/TN) from
-shared memory, whose 32 words a cycle are the next limit: 16 x 8 leaves it a quarter to spare.
+Traffic: mnk (1/BM + 1/BN) words from L2, and for a thread's TM x TN part mnk (1/TM + 1/TN) from
+shared memory, which delivers 32 words a cycle: 16 x 8 asks it for three quarters of that.
 
-Watch: bank conflicts. Both tiles lie so that a thread reads four neighbours of the same k at once,
-and swizzled: the word in row k goes to another bank than the one below it. So they can be filled
-along k as well, a word at a time, when that is how an operand lies in memory.
+Watch: bank conflicts. A lies along k, and the threads of a warp read four words of rows that are
+PHASE apart: swizzling moves each of those rows to other banks. An operand that lies otherwise in
+memory is copied word by word. FP32 alone: the other types have tensor cores.
 """
 
 import triton
@@ -52,7 +52,8 @@ def _kernel(
     down_b: gl.constexpr = gl.BlockedLayout([1, 1], [8, 4], [1, warps], [0, 1])
     from_a: gl.constexpr = down_a if A_T else right_a
     from_b: gl.constexpr = down_b if B_T else right_b
-    a_lies: gl.constexpr = gl.SwizzledSharedLayout(4, max(1, 32 // BK), min(8, BK // 4), [1, 0])
+    PHASE: gl.constexpr = max(SUMS.size_per_thread[0], 32 // BK)
+    a_lies: gl.constexpr = gl.SwizzledSharedLayout(4, PHASE, min(8, BK // 4), [1, 0])
     b_lies: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
 
     tile_m, tile_n = order(gl.program_id(0), gl.cdiv(m, BM), gl.cdiv(n, BN))
@@ -97,22 +98,22 @@ def _kernel(
     gl.store(out + i * cm + j * cn, total, mask=(i < m) & (j < n))
 
 
-def _layout(down, across):
-    """How so many warps share a tile, repeated: threads hold four neighbours, 8 x 4 make a warp."""
-    return gl.BlockedLayout([1, 4], [8, 4], [down, across], [1, 0])
+def _layout(rows, down, across):
+    """A thread holds rows x 4 neighbours of C, a warp is 4 x 8 threads; repeated over the tile."""
+    return gl.BlockedLayout([rows, 4], [4, 8], [down, across], [1, 0])
 
 
 # BM, BN, BK, stages, warps and how threads share the tile
 TILES = (
-    (128, 128, 16, 4, 4, _layout(2, 2)),
-    (64, 64, 16, 6, 4, _layout(2, 2)),
-    (64, 32, 16, 6, 4, _layout(4, 1)),
-    (32, 32, 16, 6, 4, _layout(2, 2)),
+    (128, 256, 32, 3, 8, _layout(4, 2, 4)),
+    (64, 128, 16, 4, 4, _layout(4, 2, 2)),
+    (32, 64, 64, 3, 4, _layout(4, 2, 2)),
+    (16, 32, 64, 3, 4, _layout(1, 4, 1)),
 )
 
 
 def _supports(problem):
-    return "" if problem.dtype == "float32" else "float32 alone: the others have tensor cores"
+    return "" if problem.dtype == "float32" else "FP32 alone: the other types have tensor cores"
 
 
 @variant("gpu", after="rowblock", supports=_supports, expects=("FFMA*", "LDGSTS"))

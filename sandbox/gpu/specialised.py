@@ -23,7 +23,7 @@ order = from_triton(order)
 mbarrier, tma = hopper.mbarrier, hopper.tma
 
 BM = gl.constexpr(64)  # rows of a group; a program has two
-TILES = ((128, 256, 3), (128, 128, 4), (128, 64, 4))  # rows, columns, stages
+TILES = ((128, 256, 4), (128, 128, 4), (128, 64, 6))  # rows, columns, stages
 
 
 @gluon.jit
@@ -48,15 +48,29 @@ def _load(a, b, a_tiles, b_tiles, ready, free, m, n, k, A_T, B_T):
 
 
 @gluon.jit
+def _store(out, c_tile, part, i, j):
+    """Half by half, until one is as wide as the place for it in shared memory."""
+    N: gl.constexpr = part.shape[1]
+    if N == c_tile.shape[1]:
+        layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
+        tma.store_wait(0)
+        c_tile.store(gl.convert_layout(part, layout).to(out.dtype))
+        hopper.fence_async_shared()
+        tma_store(out, [i, j], c_tile)
+    else:
+        left, right = part.reshape([BM, 2, N // 2]).permute((0, 2, 1)).split()
+        _store(out, c_tile, left, i, j)
+        _store(out, c_tile, right, i, j + N // 2)
+
+
+@gluon.jit
 def _multiply(out, a_tiles, b_tiles, c_tiles, ready, free, m, n, k, A_T, B_T, ME):
     STAGES: gl.constexpr = ready.shape[0]
     BN: gl.constexpr = b_tiles.shape[2 if B_T else 1]
     BK: gl.constexpr = b_tiles.shape[1 if B_T else 2]
     K: gl.constexpr = 256 // b_tiles.dtype.primitive_bitwidth
     whole: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, K])
-    half: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN // 2, K])
     down, across = gl.cdiv(m, 2 * BM), gl.cdiv(n, BN)
-    c_tile = c_tiles.index(ME)
     step = 0
     for tile in range(gl.program_id(0), down * across, gl.num_programs(0)):
         tile_m, tile_n = order(tile, down, across)
@@ -78,15 +92,7 @@ def _multiply(out, a_tiles, b_tiles, c_tiles, ready, free, m, n, k, A_T, B_T, ME
         total = hopper.warpgroup_mma_wait(0, deps=[total])
         barrier()
         mbarrier.arrive(free.index((step + STAGES - 1) % STAGES), count=1)
-        left, right = total.reshape([BM, 2, BN // 2]).permute((0, 2, 1)).split()
-        tma.store_wait(0)
-        c_tile.store(gl.convert_layout(left, half).to(out.dtype))
-        hopper.fence_async_shared()
-        tma_store(out, [i, j], c_tile)
-        tma.store_wait(0)
-        c_tile.store(gl.convert_layout(right, half).to(out.dtype))
-        hopper.fence_async_shared()
-        tma_store(out, [i, j + BN // 2], c_tile)
+        _store(out, c_tiles.index(ME), total, i, j)
     tma.store_wait(0)
 
 
@@ -130,7 +136,7 @@ def specialised(a, b, out):
     def launch(a, b, c, a_t, b_t):
         a = descriptor(a, [bk, BM.value] if a_t else [BM.value, bk])
         b = descriptor(b, [bk, bn] if b_t else [bn, bk])
-        c = descriptor(c, [BM.value, bn // 2])
+        c = descriptor(c, [BM.value, min(bn, 256 // c.itemsize)])
         _kernel[programs,](a, b, c, m, n, k, a_t, b_t, stages, num_warps=4)
 
     _operands.through_tma(launch, a, b, out)
