@@ -103,7 +103,7 @@ def _streamed(
     stream = Stream(consumers)
     traced = Interpreted(stream, lambda name: chip.sms * per_sm.get(name, 1), limit_s)
     kernel = load(v)
-    import_module("sandbox.gpu._operands").SIMULATED = chip.sms
+    vars(import_module("sandbox.gpu._operands"))["SIMULATED"] = chip.sms
     verify.WHERE["gpu"] = "cpu"
     if why := kernel.refuses(problem):
         return why
