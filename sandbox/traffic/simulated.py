@@ -76,13 +76,14 @@ def simulated(
             return r
         if r.variant not in known:
             say(f"{r.problem.shape}: tracing {r.variant}")
-            known[r.variant] = _traffic(by_name[r.variant], r.problem, caches)
+            known[r.variant] = traffic(by_name[r.variant], r.problem, caches)
         return replace(r, traffic=known[r.variant])
 
     return [one(r) for r in results]
 
 
-def _traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
+def traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
+    """What one call moves through the caches, or in words why that is not known."""
     try:
         found = _ask(v, problem, "through", caches)
     except Lost as why:
