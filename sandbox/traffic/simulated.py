@@ -96,13 +96,14 @@ def simulated(
             if v.device == "gpu":
                 known[r.variant] = simulated_gpu.traffic(v, r.problem, chip, limit_s)
             else:
-                known[r.variant] = _traffic(v, r.problem, caches)
+                known[r.variant] = traffic(v, r.problem, caches)
         return replace(r, traffic=known[r.variant])
 
     return [one(r) for r in results]
 
 
-def _traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
+def traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
+    """What one call moves through the caches, or in words why that is not known."""
     try:
         found = _ask(v, problem, "through", caches)
     except Lost as why:
