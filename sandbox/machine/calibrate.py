@@ -19,7 +19,7 @@ _ROUNDS = 20
 _ROUND_S = 0.005  # less than a time slice: between two others' a round is undisturbed
 _QUIET = 5  # rounds make a median
 _DOUBT = 0.01  # at least: clocks drift by so much between runs
-_PATIENCE_S = 5.0  # with other work that disturbs every round
+_PATIENCE_S = 3.0  # with other work that disturbs every round
 _UNDISTURBED = 0.9  # of the time of all threads, spent running
 
 
