@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -31,7 +31,7 @@ class Target:
         Three vectors of B and one element of A have to fit beside the sums; and there have to be
         enough sums to hide the latency of two multiply-add units (at least 8, better 10).
         """
-        return (0, 8, 6, 4) if self.registers == 16 else (0, 12, 12, 8)
+        return (0, 8, 6, 4) if self.registers == 16 else (0, 8, 8, 8)
 
 
 def target(features, arm=False):
@@ -50,7 +50,7 @@ VECTOR_BYTES = HOST.bits // 8
 def tile_function(module, scalar, lanes, height, width, fused):
     """LLVM's function for a register tile of `height` rows by `width` vectors of C.
 
-    void(a, a_row, a_step, b, b_step, c, c_row, last, k, add): k steps, in each of which row i takes
+    void(a, a_row, b, b_step, c, c_row, last, k, add): k steps, in each of which row i takes
     the element of A at a + i * a_row times the vectors of B at b; the last of these lies `last`
     bytes behind the first, in B as in C. Then C becomes the sums, or grows by them. Strides are in
     bytes.
@@ -61,11 +61,11 @@ def tile_function(module, scalar, lanes, height, width, fused):
         return module.globals[name]
     vector = ir.VectorType(scalar, lanes)
     flag = ir.IntType(1)
-    arguments = [_POINTER, _INT, _INT, _POINTER, _INT, _POINTER, _INT, _INT, _INT, flag]
+    arguments = [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT, _INT, flag]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    a, a_row, a_step, b, b_step, c, c_row, last, k, add = function.args
+    a, a_row, b, b_step, c, c_row, last, k, add = function.args
     builder = ir.IRBuilder(function.append_basic_block())
     fma = module.globals.get(f"llvm.fma.v{lanes}f{size}") or ir.Function(
         module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{lanes}f{size}"
@@ -89,45 +89,44 @@ def tile_function(module, scalar, lanes, height, width, fused):
         return builder.fadd(builder.fmul(x, y), total)
 
     offsets = [_INT(v * lanes * size // 8) for v in range(width - 1)] + [last]
-    rows = [builder.mul(_INT(i), a_row) for i in range(height)]
+    # LLVM would chain the addresses of rows, each from the one before it, and wait for every link.
+    opaque = ir.InlineAsm(ir.FunctionType(_INT, [_INT]), "", "=r,0")
+    rows = [_INT(0)]
+    rows += [builder.call(opaque, [builder.mul(_INT(i), a_row)]) for i in range(1, height)]
 
     def step(a, b, sums):
-        bs = [load(at(b, offset)) for offset in offsets]
+        ys = [load(at(b, offset)) for offset in offsets]
         result = []
         for i in range(height):
             x = splat(load(at(a, rows[i]), scalar))
-            result += [multiply_add(x, y, sums[i * width + v]) for v, y in enumerate(bs)]
-        return at(a, a_step), at(b, b_step), result
+            result += [multiply_add(x, y, sums[i * width + v]) for v, y in enumerate(ys)]
+        return [at(a, _INT(size // 8)), at(b, b_step), result]
 
-    def loop(count, steps, a, b, sums):
-        """`count` times so many steps of k; count may be 0."""
-        before, body, after = builder.block, *(function.append_basic_block() for _ in range(2))
-        builder.cbranch(builder.icmp_signed(">", count, _INT(0)), body, after)
+    def loop(count, steps, first):
+        """`count` iterations (0 too) of so many steps of k."""
+        entry, body, done = builder.block, *(function.append_basic_block() for _ in range(2))
+        builder.cbranch(builder.icmp_signed(">", count, _INT(0)), body, done)
         builder.position_at_end(body)
-        left = builder.phi(_INT)
-        first = [a, b, *sums]
-        phis = [builder.phi(x.type) for x in first]
-        a, b, sums = phis[0], phis[1], phis[2:]
+        left, *before = (builder.phi(x.type) for x in (count, *first))
+        now = [*before[:2], before[2:]]
         for _ in range(steps):
-            a, b, sums = step(a, b, sums)
+            now = step(*now)
+        after = [*now[:2], *now[2]]
         fewer = builder.sub(left, _INT(1))
-        left.add_incoming(count, before)
-        left.add_incoming(fewer, body)
-        builder.cbranch(builder.icmp_signed(">", fewer, _INT(0)), body, after)
-        builder.position_at_end(after)
-        result = []
-        for phi, x, y in zip(phis, first, [a, b, *sums], strict=True):
-            phi.add_incoming(x, before)
+        for phi, x, y in zip([left, *before], [count, *first], [fewer, *after], strict=True):
+            phi.add_incoming(x, entry)
             phi.add_incoming(y, body)
-            out = builder.phi(x.type)
-            out.add_incoming(x, before)
-            out.add_incoming(y, body)
-            result.append(out)
-        return result[0], result[1], result[2:]
+        builder.cbranch(builder.icmp_signed(">", fewer, _INT(0)), body, done)
+        builder.position_at_end(done)
+        result = [builder.phi(x.type) for x in first]
+        for phi, x, y in zip(result, first, after, strict=True):
+            phi.add_incoming(x, entry)
+            phi.add_incoming(y, body)
+        return result
 
-    sums = [ir.Constant(vector, [0.0] * lanes)] * (height * width)
-    a, b, sums = loop(builder.sdiv(k, _INT(_UNROLL)), _UNROLL, a, b, sums)
-    a, b, sums = loop(builder.srem(k, _INT(_UNROLL)), 1, a, b, sums)
+    zero = ir.Constant(vector, [0.0] * lanes)
+    state = loop(builder.sdiv(k, _INT(_UNROLL)), _UNROLL, [a, b, *[zero] * (height * width)])
+    sums = loop(builder.srem(k, _INT(_UNROLL)), 1, state)[2:]
 
     places = [at(at(c, builder.mul(_INT(i), c_row)), o) for i in range(height) for o in offsets]
     with builder.if_else(add) as (then, otherwise):
@@ -148,7 +147,7 @@ def _place(context, builder, kind, array, i, j):
     array = context.make_array(kind)(context, builder, array)
     rows, columns = cgutils.unpack_tuple(builder, array.strides, 2)
     offset = builder.add(builder.mul(i, rows), builder.mul(j, columns))
-    data = builder.bitcast(array.data, _POINTER)
+    data = builder.inttoptr(builder.ptrtoint(array.data, _INT), _POINTER)
     return builder.gep(data, [offset], source_etype=_BYTE), rows, columns
 
 
@@ -157,7 +156,7 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add):
     """A register tile: out[r:r+height, s:] = or += a[i:i+height, p:p+k] @ b[q:q+k, j:].
 
     It is `width` vectors wide, and the last of these starts at column `last` of the tile. Elements
-    of a row of `b` and of `out` are neighbours in memory; `a` has any strides.
+    of a row are neighbours in memory, in each of the three.
     """
     integer = types.intp
     signature = types.void(
@@ -170,7 +169,7 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add):
         scalar = context.get_data_type(signature.args[3].dtype)
         size = context.get_abi_sizeof(scalar)
         lanes = VECTOR_BYTES // size
-        a, a_row, a_step = _place(context, builder, signature.args[3], a, i, p)
+        a, a_row, _ = _place(context, builder, signature.args[3], a, i, p)
         b, b_step, _ = _place(context, builder, signature.args[6], b, q, j)
         c, c_row, _ = _place(context, builder, signature.args[9], out, r, s)
         last = builder.mul(last, _INT(size))
@@ -183,9 +182,102 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add):
                 cases.add_case(_INT(w * (most + 1) + h), builder.append_basic_block())
                 builder.position_at_end(cases.cases[-1][1])
                 function = tile_function(builder.module, scalar, lanes, h, w, HOST.fused)
-                builder.call(function, [a, a_row, a_step, b, b_step, c, c_row, last, k, add])
+                builder.call(function, [a, a_row, b, b_step, c, c_row, last, k, add])
                 builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def _move(typing, target, r, s, source, i, j):
+    """One vector: target[r, s:s+lanes] = source[i, j:j+lanes]."""
+
+    def generate(context, builder, signature, arguments):
+        target, r, s, source, i, j = arguments
+        to, _, _ = _place(context, builder, signature.args[0], target, r, s)
+        of, _, _ = _place(context, builder, signature.args[3], source, i, j)
+        scalar = context.get_data_type(signature.args[0].dtype)
+        size = context.get_abi_sizeof(scalar)
+        vector = ir.VectorType(scalar, VECTOR_BYTES // size)
+        builder.store(builder.load(of, typ=vector, align=size), to, align=size)
+        return context.get_dummy_value()
+
+    integer = types.intp
+    return types.void(target, integer, integer, source, integer, integer), generate
+
+
+def transposed(builder, rows):
+    """The columns of a square of vectors: halves change places, then quarters, and so on."""
+    rows, lanes = list(rows), len(rows)
+    distance = lanes // 2
+    while distance:
+        upper = [x + (lanes - distance if x & distance else 0) for x in range(lanes)]
+        lower = [x + (lanes if x & distance else distance) for x in range(lanes)]
+        for x in range(lanes):
+            if not x & distance:
+                pair = rows[x], rows[x + distance]
+                rows[x], rows[x + distance] = (
+                    builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(ir.IntType(32), lanes), mask))
+                    for mask in (upper, lower)
+                )
+        distance //= 2
+    return rows
+
+
+@intrinsic
+def _move_transposed(typing, target, r, s, source, i, j):
+    """target[r:r+lanes, s:s+lanes] = source[i:i+lanes, j:j+lanes], whose columns are contiguous."""
+
+    def generate(context, builder, signature, arguments):
+        target, r, s, source, i, j = arguments
+        to, to_row, _ = _place(context, builder, signature.args[0], target, r, s)
+        of, _, of_column = _place(context, builder, signature.args[3], source, i, j)
+        scalar = context.get_data_type(signature.args[0].dtype)
+        size = context.get_abi_sizeof(scalar)
+        lanes = VECTOR_BYTES // size
+        vector = ir.VectorType(scalar, lanes)
+
+        def at(pointer, stride, x):
+            return builder.gep(pointer, [builder.mul(stride, _INT(x))], source_etype=_BYTE)
+
+        columns = [builder.load(at(of, of_column, x), typ=vector, align=size) for x in range(lanes)]
+        for x, row in enumerate(transposed(builder, columns)):
+            builder.store(row, at(to, to_row, x), align=size)
+        return context.get_dummy_value()
+
+    integer = types.intp
+    return types.void(target, integer, integer, source, integer, integer), generate
+
+
+@njit
+def copy(target, r, source, i, j, rows, columns):
+    """target[r:r+rows, :columns] = source[i:i+rows, j:j+columns]; rows of `target` are contiguous.
+
+    By vectors where rows or columns of `source` are contiguous; the last vectors overlap others.
+    """
+    lanes = VECTOR_BYTES // source.itemsize
+    if source.strides[1] == source.itemsize and columns >= lanes:
+        for x in range(rows):
+            for y in range(0, columns - lanes, lanes):
+                _move(target, r + x, y, source, i + x, j + y)
+            y = columns - lanes
+            _move(target, r + x, y, source, i + x, j + y)
+    elif source.strides[0] == source.itemsize and min(rows, columns) >= lanes:
+        for left in range(rows, 0, -lanes):
+            x = min(rows - left, rows - lanes)
+            for y in range(0, columns - lanes, lanes):
+                _move_transposed(target, r + x, y, source, i + x, j + y)
+            y = columns - lanes
+            _move_transposed(target, r + x, y, source, i + x, j + y)
+    else:
+        for x in range(rows):
+            for y in range(columns):
+                target[r + x, y] = source[i + x, j + y]
+
+
+@njit
+def rows_contiguous(x):
+    """Are the elements of a row neighbours in memory?"""
+    return x.strides[1] == x.itemsize
