@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+import numpy as np
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -70,6 +71,11 @@ def tile_function(module, scalar, lanes, height, width, fused):
     fma = module.globals.get(f"llvm.fma.v{lanes}f{size}") or ir.Function(
         module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{lanes}f{size}"
     )
+    prefetch = module.globals.get("llvm.prefetch.p0") or ir.Function(
+        module,
+        ir.FunctionType(ir.VoidType(), [_POINTER, *[ir.IntType(32)] * 3]),
+        "llvm.prefetch.p0",
+    )
     undefined = ir.Constant(vector, ir.Undefined)
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
 
@@ -93,6 +99,13 @@ def tile_function(module, scalar, lanes, height, width, fused):
     opaque = ir.InlineAsm(ir.FunctionType(_INT, [_INT]), "", "=r,0")
     rows = [_INT(0)]
     rows += [builder.call(opaque, [builder.mul(_INT(i), a_row)]) for i in range(1, height)]
+
+    # C's lines are on their way while the sums grow.
+    flags = [ir.IntType(32)(x) for x in (1, 3, 1)]  # for writing, keep in all caches, data
+    for i in range(height):
+        for offset in (_INT(0), builder.add(last, _INT(lanes * size // 8 - 1))):
+            place = at(at(c, builder.mul(_INT(i), c_row)), offset)
+            builder.call(prefetch, [place, *flags])
 
     def step(a, b, sums):
         ys = [load(at(b, offset)) for offset in offsets]
@@ -281,3 +294,31 @@ def copy(target, r, source, i, j, rows, columns):
 def rows_contiguous(x):
     """Are the elements of a row neighbours in memory?"""
     return x.strides[1] == x.itemsize
+
+
+@intrinsic
+def prefetch(typing, x, i, j):
+    """Fetch the cache line of x[i, j], which may lie outside."""
+
+    def generate(context, builder, signature, arguments):
+        place, _, _ = _place(context, builder, signature.args[0], *arguments)
+        _prefetch(builder, place)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, types.intp), generate
+
+
+def _prefetch(builder, place, writing=0, hint=2):
+    kind = ir.FunctionType(ir.VoidType(), [_POINTER, *[ir.IntType(32)] * 3])
+    name = "llvm.prefetch.p0"
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    builder.call(function, [place, *(ir.IntType(32)(x) for x in (writing, hint, 1))])
+
+
+@njit
+def aligned(rows, columns, like):
+    """An array that starts with a cache line: no vector then straddles two of them."""
+    line = 64 // like.itemsize
+    flat = np.empty(rows * columns + line, like.dtype)
+    skip = -flat.ctypes.data % 64 // like.itemsize
+    return flat[skip : skip + rows * columns].reshape(rows, columns)

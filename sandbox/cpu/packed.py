@@ -5,11 +5,10 @@ Traffic:
 Watch:
 """
 
-import numpy as np
 from numba import njit
 
 from sandbox import variant
-from sandbox.cpu._emitter import HOST, VECTOR_BYTES, copy, rows_contiguous, tile
+from sandbox.cpu._emitter import HOST, VECTOR_BYTES, aligned, copy, prefetch, rows_contiguous, tile
 from sandbox.cpu.simd import simd
 
 ROWS = HOST.rows
@@ -30,6 +29,7 @@ def multiply(a, b, out, block, panel):
     n = b.shape[1]
     lanes = VECTOR_BYTES // a.itemsize
     KC = KC_BYTES // a.itemsize
+    in_place = rows_contiguous(a) and a.strides[0] <= 2 * KC_BYTES and a.strides[0]>0
     jc = 0
     while jc < n:
         nc = parts(n - jc, NC, 3 * lanes)
@@ -39,7 +39,8 @@ def multiply(a, b, out, block, panel):
             ic = 0
             while ic < m:
                 mc = parts(m - ic, MC, 12)
-                copy(block, 0, a, ic, pc, mc, kc)
+                if not in_place:
+                    copy(block, 0, a, ic, pc, mc, kc)
                 jr = strip = 0
                 while jr < nc:
                     left = (nc - jr + lanes - 1) // lanes
@@ -52,10 +53,18 @@ def multiply(a, b, out, block, panel):
                     ir = 0
                     for t in range(tiles):
                         height = low + (t < higher)
-                        tile(height, width, last, block, ir, 0, panel, strip, 0, out, ic + ir, jc + jr, kc, pc > 0)
+                        if in_place:
+                            tile(height, width, last, a, ic + ir, pc, panel, strip, 0, out, ic + ir, jc + jr, kc, pc > 0)
+                        else:
+                            tile(height, width, last, block, ir, 0, panel, strip, 0, out, ic + ir, jc + jr, kc, pc > 0)
                         ir += height
+                        if ic == 0:
+                            for p in range(t * kc // tiles, (t + 1) * kc // tiles):
+                                prefetch(b, pc + p, jc + jr + 3 * lanes)
+                                prefetch(b, pc + p, jc + jr + 6 * lanes - 1)
                     jr += width * lanes
-                    strip += kc
+                    if m > MC:
+                        strip += kc
                 ic += mc
             pc += max(kc, 1)
         jc += nc
@@ -71,7 +80,7 @@ def packed(a, b, out):
     if n < lanes or not rows_contiguous(out):
         simd(a, b, out)
         return
-    block = np.empty((min(MC,m), min(KC,k)), a.dtype)
+    block = aligned(min(MC, m), min(KC, k), a)
     strips = min(NC, n + 4*lanes) // (2 * lanes) + 2
-    panel = np.empty((strips * min(KC,k), 3 * lanes), a.dtype)
+    panel = aligned(strips * min(KC, k), 3 * lanes, a)
     multiply(a, b, out, block, panel)
