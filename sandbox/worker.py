@@ -70,8 +70,7 @@ class Row:
         self._v, self._threads, self._cores = v, threads, cores
         self._own_threads = v.parallel and not v.reference
         self._kernel: Kernel = load(v)
-        if v.built_in and hasattr(self._kernel.function, "enable_caching"):  # Numba's
-            self._kernel.function.enable_caching()
+        self._cache_compiled(self._kernel.function)
 
     def versions(self) -> dict[str, str]:
         """The libraries that answer, and which of its kernels OpenBLAS chose."""
@@ -143,7 +142,14 @@ class Row:
 
     def _prepare(self, problem: Problem) -> Run:
         run: Run = self._kernel.function
-        return self._kernel.function(problem) if self._v.prepare else run
+        if self._v.prepare:
+            run = self._kernel.function(problem)
+            self._cache_compiled(run)
+        return run
+
+    def _cache_compiled(self, function: Callable[..., Any]) -> None:
+        if self._v.built_in and hasattr(function, "enable_caching"):  # Numba's
+            function.enable_caching()
 
     def _refuses(self, problem: Problem) -> str:
         if self._v.device == "cpu" and problem.dtype not in ("float64", "float32", "float16"):

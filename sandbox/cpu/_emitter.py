@@ -27,12 +27,12 @@ class Target:
 
     @property
     def rows(self):
-        """The most rows of a register tile that is 0, 1, 2, 3 vectors wide.
+        """The most rows of a register tile that is 2 or 3 vectors wide.
 
         Three vectors of B and one element of A have to fit beside the sums; and there have to be
         enough sums to hide the latency of two multiply-add units (at least 8, better 10).
         """
-        return (0, 8, 6, 4) if self.registers == 16 else (0, 8, 8, 8)
+        return (0, 0, 6, 4) if self.registers == 16 else (0, 0, 8, 8)
 
 
 def target(features, arm=False):
@@ -71,11 +71,6 @@ def tile_function(module, scalar, lanes, height, width, fused):
     fma = module.globals.get(f"llvm.fma.v{lanes}f{size}") or ir.Function(
         module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{lanes}f{size}"
     )
-    prefetch = module.globals.get("llvm.prefetch.p0") or ir.Function(
-        module,
-        ir.FunctionType(ir.VoidType(), [_POINTER, *[ir.IntType(32)] * 3]),
-        "llvm.prefetch.p0",
-    )
     undefined = ir.Constant(vector, ir.Undefined)
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
 
@@ -101,11 +96,9 @@ def tile_function(module, scalar, lanes, height, width, fused):
     rows += [builder.call(opaque, [builder.mul(_INT(i), a_row)]) for i in range(1, height)]
 
     # C's lines are on their way while the sums grow.
-    flags = [ir.IntType(32)(x) for x in (1, 3, 1)]  # for writing, keep in all caches, data
     for i in range(height):
         for offset in (_INT(0), builder.add(last, _INT(lanes * size // 8 - 1))):
-            place = at(at(c, builder.mul(_INT(i), c_row)), offset)
-            builder.call(prefetch, [place, *flags])
+            _prefetch(builder, at(at(c, builder.mul(_INT(i), c_row)), offset), writing=1, hint=3)
 
     def step(a, b, sums):
         ys = [load(at(b, offset)) for offset in offsets]
@@ -172,10 +165,8 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add):
     of a row are neighbours in memory, in each of the three.
     """
     integer = types.intp
-    signature = types.void(
-        *[integer] * 3, a, integer, integer, b, integer, integer, out, integer, integer, integer,
-        types.boolean,
-    )  # fmt: skip
+    where = [x for array in (a, b, out) for x in (array, integer, integer)]
+    signature = types.void(integer, integer, integer, *where, integer, types.boolean)
 
     def generate(context, builder, signature, arguments):
         height, width, last, a, i, p, b, q, j, out, r, s, k, add = arguments
@@ -190,7 +181,7 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add):
         which = builder.add(builder.mul(width, _INT(most + 1)), height)
         done = builder.append_basic_block()
         cases = builder.switch(which, done)
-        for w in (1, 2, 3):
+        for w in (2, 3):
             for h in range(1, HOST.rows[w] + 1):
                 cases.add_case(_INT(w * (most + 1) + h), builder.append_basic_block())
                 builder.position_at_end(cases.cases[-1][1])
@@ -239,6 +230,30 @@ def transposed(builder, rows):
     return rows
 
 
+def transpose_function(module, scalar, lanes):
+    """LLVM's function void(to, to_row, of, of_column): a square of vectors, strides in bytes."""
+    size = {ir.FloatType(): 4, ir.DoubleType(): 8}[scalar]
+    name = f"transpose_v{lanes}f{8 * size}"
+    if name in module.globals:
+        return module.globals[name]
+    arguments = [_POINTER, _INT, _POINTER, _INT]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    to, to_row, of, of_column = function.args
+    builder = ir.IRBuilder(function.append_basic_block())
+    vector = ir.VectorType(scalar, lanes)
+
+    def at(pointer, stride, x):
+        return builder.gep(pointer, [builder.mul(stride, _INT(x))], source_etype=_BYTE)
+
+    columns = [builder.load(at(of, of_column, x), typ=vector, align=size) for x in range(lanes)]
+    for x, row in enumerate(transposed(builder, columns)):
+        builder.store(row, at(to, to_row, x), align=size)
+    builder.ret_void()
+    return function
+
+
 @intrinsic
 def _move_transposed(typing, target, r, s, source, i, j):
     """target[r:r+lanes, s:s+lanes] = source[i:i+lanes, j:j+lanes], whose columns are contiguous."""
@@ -250,14 +265,8 @@ def _move_transposed(typing, target, r, s, source, i, j):
         scalar = context.get_data_type(signature.args[0].dtype)
         size = context.get_abi_sizeof(scalar)
         lanes = VECTOR_BYTES // size
-        vector = ir.VectorType(scalar, lanes)
-
-        def at(pointer, stride, x):
-            return builder.gep(pointer, [builder.mul(stride, _INT(x))], source_etype=_BYTE)
-
-        columns = [builder.load(at(of, of_column, x), typ=vector, align=size) for x in range(lanes)]
-        for x, row in enumerate(transposed(builder, columns)):
-            builder.store(row, at(to, to_row, x), align=size)
+        move = transpose_function(builder.module, scalar, lanes)
+        builder.call(move, [to, to_row, of, of_column])
         return context.get_dummy_value()
 
     integer = types.intp
@@ -321,4 +330,4 @@ def aligned(rows, columns, like):
     line = 64 // like.itemsize
     flat = np.empty(rows * columns + line, like.dtype)
     skip = -flat.ctypes.data % 64 // like.itemsize
-    return flat[skip : skip + rows * columns].reshape(rows, columns)
+    return flat[skip : skip + rows * columns].reshape(rows, columns)[:, ::1]

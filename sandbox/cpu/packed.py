@@ -1,70 +1,80 @@
-"""Idea:
+"""Idea: the five loops of Goto and van de Geijn (ACM TOMS 34(3), 2008). A block of A (MC x KC) is
+copied so that it stays in L2, a panel of B (KC x NC) so that it lies in L3, strip after strip as
+the tiles read it; a strip is used by all tiles of the block while it is in L1.
 
-Traffic:
+Traffic: L1 feeds mnk (1/MR + 1/NR) words as before, but they come from where they were put: A is
+copied once for every NC columns, B once, and C crosses k/KC times.
 
-Watch:
+Watch: copying pays when it is used often. Where B fits into L1, or few rows use it, it is read
+where it lies; so are rows of A that are short enough not to disturb one another.
 """
 
 from numba import njit
 
 from sandbox import variant
+from sandbox.cpu._blocking import BLOCKING, L1_BYTES
 from sandbox.cpu._emitter import HOST, VECTOR_BYTES, aligned, copy, prefetch, rows_contiguous, tile
-from sandbox.cpu.simd import simd
+from sandbox.cpu.vectorised import dots, vectors_of_strip
 
 ROWS = HOST.rows
-NR_BYTES = 3 * VECTOR_BYTES
-KC_BYTES, MC, NC = 1024, 192, 4080
+FEW = 8  # rows of A that are too few to pay for a copy of B
 
 
 @njit
-def parts(total, most, step):
-    """How much of `total` to take so that equal parts, multiples of `step`, are at most `most`."""
-    count = (total + most - 1) // most
+def part(total, most, step):
+    """How many of `total` to take now, so that all parts are nearly equal and none above `most`."""
+    count = max(1, (total + most - 1) // most)
     return min(total, (total + count * step - 1) // (count * step) * step)
 
 
 @njit
-def multiply(a, b, out, block, panel):
+def multiply(a, b, out, KC, MC, NC):
+    """The five loops; rows of `out` are contiguous and at least a vector long."""
     m, k = a.shape
     n = b.shape[1]
     lanes = VECTOR_BYTES // a.itemsize
-    KC = KC_BYTES // a.itemsize
-    in_place = rows_contiguous(a) and a.strides[0] <= 2 * KC_BYTES and a.strides[0]>0
+    NR = 3 * lanes
+    a_in_place = rows_contiguous(a) and 0 < a.strides[0] <= 2 * KC * a.itemsize
+    b_in_place = rows_contiguous(b) and (m <= FEW or k * n * b.itemsize <= L1_BYTES)
+    block = aligned(0 if a_in_place else min(m, MC), min(k, KC), a)
+    strips = 1 if m <= MC else min(n, NC) // (NR - lanes) + 2
+    panel = aligned(0 if b_in_place else strips * min(k, KC), NR, b)
+    left, right = a if a_in_place else block, b if b_in_place else panel
     jc = 0
     while jc < n:
-        nc = parts(n - jc, NC, 3 * lanes)
+        nc = part(n - jc, NC, NR)
         pc = 0
-        while pc < k or pc == 0:
-            kc = parts(k - pc, KC, 4) if k else 0
+        while pc < k or pc == 0:  # once even for k = 0, to write zeros
+            kc = part(k - pc, KC, 4)
             ic = 0
             while ic < m:
-                mc = parts(m - ic, MC, 12)
-                if not in_place:
+                mc = part(m - ic, MC, ROWS[3])
+                if not a_in_place:
                     copy(block, 0, a, ic, pc, mc, kc)
+                i0, p0 = (ic, pc) if a_in_place else (0, 0)
                 jr = strip = 0
                 while jr < nc:
-                    left = (nc - jr + lanes - 1) // lanes
-                    width = 3 if left == 3 or left > 4 else min(left, 2)
+                    width = vectors_of_strip(nc - jr, lanes)
                     last = min((width - 1) * lanes, nc - jr - lanes)
-                    if ic == 0:
+                    if ic == 0 and not b_in_place:
                         copy(panel, strip, b, pc, jc + jr, kc, last + lanes)
+                    q0, j0 = (pc, jc + jr) if b_in_place else (strip, 0)
                     tiles = (mc + ROWS[width] - 1) // ROWS[width]
                     low, higher = mc // tiles, mc % tiles
                     ir = 0
                     for t in range(tiles):
-                        height = low + (t < higher)
-                        if in_place:
-                            tile(height, width, last, a, ic + ir, pc, panel, strip, 0, out, ic + ir, jc + jr, kc, pc > 0)
-                        else:
-                            tile(height, width, last, block, ir, 0, panel, strip, 0, out, ic + ir, jc + jr, kc, pc > 0)
-                        ir += height
-                        if ic == 0:
-                            for p in range(t * kc // tiles, (t + 1) * kc // tiles):
-                                prefetch(b, pc + p, jc + jr + 3 * lanes)
-                                prefetch(b, pc + p, jc + jr + 6 * lanes - 1)
+                        mr = low + (t < higher)
+                        i = ic + ir
+                        tile(
+                            mr, width, last, left, i0 + ir, p0, right, q0, j0, out, i, jc + jr, kc, pc > 0
+                        )
+                        ir += mr
+                        if ic == 0 and not b_in_place:  # the next strip is on its way
+                            for p in range(pc + t * kc // tiles, pc + (t + 1) * kc // tiles):
+                                prefetch(b, p, jc + jr + NR)
+                                prefetch(b, p, jc + jr + 2 * NR - 1)
                     jr += width * lanes
-                    if m > MC:
-                        strip += kc
+                    strip += kc if m > MC else 0
                 ic += mc
             pc += max(kc, 1)
         jc += nc
@@ -73,14 +83,8 @@ def multiply(a, b, out, block, panel):
 @variant("cpu", after="vectorised")
 @njit
 def packed(a, b, out):
-    m, k = a.shape
-    n = b.shape[1]
-    lanes = VECTOR_BYTES // a.itemsize
-    KC = KC_BYTES // a.itemsize
-    if n < lanes or not rows_contiguous(out):
-        simd(a, b, out)
-        return
-    block = aligned(min(MC, m), min(KC, k), a)
-    strips = min(NC, n + 4*lanes) // (2 * lanes) + 2
-    panel = aligned(strips * min(KC, k), 3 * lanes, a)
-    multiply(a, b, out, block, panel)
+    if rows_contiguous(out) and VECTOR_BYTES <= out.shape[1] * out.itemsize:
+        size = a.itemsize
+        multiply(a[:, ::1], b[:, ::1], out[:, ::1], BLOCKING.kc_bytes // size, BLOCKING.mc, BLOCKING.nc_bytes // size)
+    else:
+        dots(a[:, ::1], b[:, ::1], out[:, ::1])

@@ -1,17 +1,43 @@
-"""Idea:
+"""Idea: write the vector instructions by hand. A tile of C, MR rows by NR columns (4 x 24 in float32
+with AVX2), stays in registers for the whole of k; its lanes lie along j, so nothing is added up at
+the end. Each step of k loads NR elements of B and MR of A for MR NR multiply-adds.
 
-Traffic:
+Traffic: mnk (1/MR + 1/NR) words from L1, as in `simd`, but with one store for each element of C and
+no copies: A, B and C are used where they lie.
 
-Watch:
+Watch: the edges. Rows are shared out so that tiles differ by one row at most and none is thin;
+the last vector of a row overlaps the one before it. Rows have to be contiguous and a vector long,
+else plain dot products do the work; large powers of two still collide in the caches.
 """
 
+import numpy as np
 from numba import njit
 
 from sandbox import variant
 from sandbox.cpu._emitter import HOST, VECTOR_BYTES, rows_contiguous, tile
-from sandbox.cpu.simd import simd
 
 ROWS = HOST.rows
+
+
+@njit(fastmath={"contract", "reassoc"})
+def dots(a, b, out):
+    """One dot product after the other: for what lies in no order that vectors along j can use."""
+    column = np.empty(a.shape[1], a.dtype)
+    for j in range(out.shape[1]):
+        for p in range(column.size):
+            column[p] = b[p, j]
+        for i in range(out.shape[0]):
+            total = out.dtype.type(0)
+            for p in range(column.size):
+                total += a[i, p] * column[p]
+            out[i, j] = total
+
+
+@njit
+def vectors_of_strip(columns, lanes):
+    """How wide the next strip is: 3 vectors, or 2 where else a single one would be left over."""
+    vectors = (columns + lanes - 1) // lanes
+    return 3 if vectors == 3 or vectors > 4 else 2
 
 
 @variant("cpu", after="simd")
@@ -21,18 +47,17 @@ def vectorised(a, b, out):
     n = b.shape[1]
     lanes = VECTOR_BYTES // a.itemsize
     if n < lanes or not (rows_contiguous(a) and rows_contiguous(b) and rows_contiguous(out)):
-        simd(a, b, out)
+        dots(a, b, out)
         return
     j = 0
-    while j < n:
-        left = (n - j + lanes - 1) // lanes
-        width = 3 if left == 3 or left > 4 else min(left, 2)
+    while j < n and m:
+        width = vectors_of_strip(n - j, lanes)
         last = min((width - 1) * lanes, n - j - lanes)
         tiles = (m + ROWS[width] - 1) // ROWS[width]
-        low, higher = m // max(tiles, 1), m % max(tiles, 1)
+        low, higher = m // tiles, m % tiles
         i = 0
-        for left in range(tiles):
-            height = low + (left < higher)
-            tile(height, width, last, a, i, 0, b, 0, j, out, i, j, k, False)
-            i += height
+        for t in range(tiles):
+            mr = low + (t < higher)
+            tile(mr, width, last, a, i, 0, b, 0, j, out, i, j, k, False)
+            i += mr
         j += width * lanes
