@@ -5,6 +5,7 @@ multiply-add or without.
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -48,25 +49,25 @@ HOST = target(llvm.get_host_cpu_features(), llvm.get_process_triple().startswith
 VECTOR_BYTES = HOST.bits // 8
 
 
-def tile_function(module, scalar, lanes, height, width, fused):
+def tile_function(module, scalar, lanes, height, width, fused, keeping=False):
     """LLVM's function for a register tile of `height` rows by `width` vectors of C.
 
-    void(a, a_row, b, b_step, c, c_row, last, k, add): k steps, in each of which row i takes
+    void(a, a_row, b, b_step, c, c_row, last, k, add, panel): k steps, in each of which row i takes
     the element of A at a + i * a_row times the vectors of B at b; the last of these lies `last`
     bytes behind the first, in B as in C. Then C becomes the sums, or grows by them. Strides are in
-    bytes.
+    bytes. Where it is `keeping`, it leaves a copy of what it reads of B in the panel.
     """
     size = {ir.FloatType(): 32, ir.DoubleType(): 64}[scalar]
-    name = f"tile_{height}x{width}_v{lanes}f{size}"
+    name = f"tile_{height}x{width}_v{lanes}f{size}{'_keeping' if keeping else ''}"
     if name in module.globals:
         return module.globals[name]
     vector = ir.VectorType(scalar, lanes)
     flag = ir.IntType(1)
-    arguments = [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT, _INT, flag]
+    arguments = [_POINTER, _INT, _POINTER, _INT, _POINTER, _INT, _INT, _INT, flag, _POINTER]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    a, a_row, b, b_step, c, c_row, last, k, add = function.args
+    a, a_row, b, b_step, c, c_row, last, k, add, panel = function.args
     builder = ir.IRBuilder(function.append_basic_block())
     fma = module.globals.get(f"llvm.fma.v{lanes}f{size}") or ir.Function(
         module, ir.FunctionType(vector, [vector] * 3), f"llvm.fma.v{lanes}f{size}"
@@ -92,6 +93,7 @@ def tile_function(module, scalar, lanes, height, width, fused):
     offsets = [_INT(v * lanes * size // 8) for v in range(width - 1)] + [last]
     # LLVM would chain the addresses of rows, each from the one before it, and wait for every link.
     opaque = ir.InlineAsm(ir.FunctionType(_INT, [_INT]), "", "=r,0")
+    panel_step = 3 * lanes * size // 8
     rows = [_INT(0)]
     rows += [builder.call(opaque, [builder.mul(_INT(i), a_row)]) for i in range(1, height)]
 
@@ -100,13 +102,16 @@ def tile_function(module, scalar, lanes, height, width, fused):
         for offset in (_INT(0), builder.add(last, _INT(lanes * size // 8 - 1))):
             _prefetch(builder, at(at(c, builder.mul(_INT(i), c_row)), offset), writing=1, hint=3)
 
-    def step(a, b, sums):
+    def step(a, b, panel, *sums):
         ys = [load(at(b, offset)) for offset in offsets]
+        if keeping:
+            for y, offset in zip(ys, offsets, strict=True):
+                builder.store(y, at(panel, offset), align=size // 8)
         result = []
         for i in range(height):
             x = splat(load(at(a, rows[i]), scalar))
             result += [multiply_add(x, y, sums[i * width + v]) for v, y in enumerate(ys)]
-        return [at(a, _INT(size // 8)), at(b, b_step), result]
+        return [at(a, _INT(size // 8)), at(b, b_step), at(panel, _INT(panel_step)), *result]
 
     def loop(count, steps, first):
         """`count` iterations (0 too) of so many steps of k."""
@@ -114,10 +119,9 @@ def tile_function(module, scalar, lanes, height, width, fused):
         builder.cbranch(builder.icmp_signed(">", count, _INT(0)), body, done)
         builder.position_at_end(body)
         left, *before = (builder.phi(x.type) for x in (count, *first))
-        now = [*before[:2], before[2:]]
+        after = before
         for _ in range(steps):
-            now = step(*now)
-        after = [*now[:2], *now[2]]
+            after = step(*after)
         fewer = builder.sub(left, _INT(1))
         for phi, x, y in zip([left, *before], [count, *first], [fewer, *after], strict=True):
             phi.add_incoming(x, entry)
@@ -131,8 +135,8 @@ def tile_function(module, scalar, lanes, height, width, fused):
         return result
 
     zero = ir.Constant(vector, [0.0] * lanes)
-    state = loop(builder.sdiv(k, _INT(_UNROLL)), _UNROLL, [a, b, *[zero] * (height * width)])
-    sums = loop(builder.srem(k, _INT(_UNROLL)), 1, state)[2:]
+    state = loop(builder.sdiv(k, _INT(_UNROLL)), _UNROLL, [a, b, panel, *[zero] * (height * width)])
+    sums = loop(builder.srem(k, _INT(_UNROLL)), 1, state)[3:]
 
     places = [at(at(c, builder.mul(_INT(i), c_row)), o) for i in range(height) for o in offsets]
     with builder.if_else(add) as (then, otherwise):
@@ -158,35 +162,42 @@ def _place(context, builder, kind, array, i, j):
 
 
 @intrinsic
-def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add):
+def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add, panel, strip, keep):
     """A register tile: out[r:r+height, s:] = or += a[i:i+height, p:p+k] @ b[q:q+k, j:].
 
     It is `width` vectors wide, and the last of these starts at column `last` of the tile. Elements
-    of a row are neighbours in memory, in each of the three.
+    of a row are neighbours in memory, in each of the three. With `keep`, what is read of `b` is
+    copied to panel[strip:strip+k].
     """
     integer = types.intp
     where = [x for array in (a, b, out) for x in (array, integer, integer)]
-    signature = types.void(integer, integer, integer, *where, integer, types.boolean)
+    ends = [integer, types.boolean, panel, integer, types.boolean]
+    signature = types.void(integer, integer, integer, *where, *ends)
 
     def generate(context, builder, signature, arguments):
-        height, width, last, a, i, p, b, q, j, out, r, s, k, add = arguments
+        height, width, last, a, i, p, b, q, j, out, r, s, k, add, panel, strip, keep = arguments
         scalar = context.get_data_type(signature.args[3].dtype)
         size = context.get_abi_sizeof(scalar)
         lanes = VECTOR_BYTES // size
         a, a_row, _ = _place(context, builder, signature.args[3], a, i, p)
         b, b_step, _ = _place(context, builder, signature.args[6], b, q, j)
         c, c_row, _ = _place(context, builder, signature.args[9], out, r, s)
+        panel, _, _ = _place(context, builder, signature.args[14], panel, strip, _INT(0))
         last = builder.mul(last, _INT(size))
-        most = max(HOST.rows)
-        which = builder.add(builder.mul(width, _INT(most + 1)), height)
+        most = max(HOST.rows) + 1
+        which = builder.add(builder.mul(width, _INT(most)), height)
+        which = builder.select(keep, builder.add(which, _INT(4 * most)), which)
         done = builder.append_basic_block()
         cases = builder.switch(which, done)
-        for w in (2, 3):
+        for keeping, w in product((False, True), (2, 3)):
             for h in range(1, HOST.rows[w] + 1):
-                cases.add_case(_INT(w * (most + 1) + h), builder.append_basic_block())
-                builder.position_at_end(cases.cases[-1][1])
-                function = tile_function(builder.module, scalar, lanes, h, w, HOST.fused)
-                builder.call(function, [a, a_row, b, b_step, c, c_row, last, k, add])
+                block = builder.append_basic_block()
+                cases.add_case(_INT((4 * keeping + w) * most + h), block)
+                builder.position_at_end(block)
+                function = tile_function(
+                    builder.module, scalar, lanes, h, w, HOST.fused, keeping
+                )
+                builder.call(function, [a, a_row, b, b_step, c, c_row, last, k, add, panel])
                 builder.branch(done)
         builder.position_at_end(done)
         return context.get_dummy_value()

@@ -35,11 +35,12 @@ def multiply(a, b, out, KC, MC, NC):
     lanes = VECTOR_BYTES // a.itemsize
     NR = 3 * lanes
     a_in_place = rows_contiguous(a) and 0 < a.strides[0] <= 2 * KC * a.itemsize
-    b_in_place = rows_contiguous(b) and (m <= FEW or k * n * b.itemsize <= L1_BYTES)
+    b_rows = rows_contiguous(b)
+    b_in_place = b_rows and (m <= FEW or k * n * b.itemsize <= L1_BYTES)
     block = aligned(0 if a_in_place else min(m, MC), min(k, KC), a)
     strips = 1 if m <= MC else min(n, NC) // (NR - lanes) + 2
     panel = aligned(0 if b_in_place else strips * min(k, KC), NR, b)
-    left, right = a if a_in_place else block, b if b_in_place else panel
+    left = a if a_in_place else block
     jc = 0
     while jc < n:
         nc = part(n - jc, NC, NR)
@@ -56,20 +57,21 @@ def multiply(a, b, out, KC, MC, NC):
                 while jr < nc:
                     width = vectors_of_strip(nc - jr, lanes)
                     last = min((width - 1) * lanes, nc - jr - lanes)
-                    if ic == 0 and not b_in_place:
+                    first = ic == 0 and not b_in_place
+                    if first and not b_rows:
                         copy(panel, strip, b, pc, jc + jr, kc, last + lanes)
-                    q0, j0 = (pc, jc + jr) if b_in_place else (strip, 0)
                     tiles = (mc + ROWS[width] - 1) // ROWS[width]
                     low, higher = mc // tiles, mc % tiles
                     ir = 0
                     for t in range(tiles):
                         mr = low + (t < higher)
                         i = ic + ir
-                        tile(
-                            mr, width, last, left, i0 + ir, p0, right, q0, j0, out, i, jc + jr, kc, pc > 0
-                        )
+                        if b_in_place or (first and b_rows and t == 0):
+                            tile(mr, width, last, left, i0+ir, p0, b, pc, jc+jr, out, i, jc + jr, kc, pc > 0, panel, strip, first)
+                        else:
+                            tile(mr, width, last, left, i0+ir, p0, panel, strip, 0, out, i, jc + jr, kc, pc > 0, panel, strip, False)
                         ir += mr
-                        if ic == 0 and not b_in_place:  # the next strip is on its way
+                        if first:  # the next strip is on its way
                             for p in range(pc + t * kc // tiles, pc + (t + 1) * kc // tiles):
                                 prefetch(b, p, jc + jr + NR)
                                 prefetch(b, p, jc + jr + 2 * NR - 1)
@@ -87,4 +89,4 @@ def packed(a, b, out):
         size = a.itemsize
         multiply(a[:, ::1], b[:, ::1], out[:, ::1], BLOCKING.kc_bytes // size, BLOCKING.mc, BLOCKING.nc_bytes // size)
     else:
-        dots(a[:, ::1], b[:, ::1], out[:, ::1])
+        dots(a, b, out)

@@ -58,6 +58,6 @@ def vectorised(a, b, out):
         i = 0
         for t in range(tiles):
             mr = low + (t < higher)
-            tile(mr, width, last, a, i, 0, b, 0, j, out, i, j, k, False)
+            tile(mr, width, last, a, i, 0, b, 0, j, out, i, j, k, False, b, 0, False)
             i += mr
         j += width * lanes
