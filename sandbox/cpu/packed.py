@@ -71,10 +71,12 @@ def multiply(a, b, out, KC, MC, NC):
                         else:
                             tile(mr, width, last, left, i0+ir, p0, panel, strip, 0, out, i, jc + jr, kc, pc > 0, panel, strip, False)
                         ir += mr
-                        if first:  # the next strip is on its way
-                            for p in range(pc + t * kc // tiles, pc + (t + 1) * kc // tiles):
-                                prefetch(b, p, jc + jr + NR)
-                                prefetch(b, p, jc + jr + 2 * NR - 1)
+                        for p in range(t * kc // tiles, (t + 1) * kc // tiles):
+                            if first:  # the next strip is on its way
+                                prefetch(b, pc + p, jc + jr + NR)
+                                prefetch(b, pc + p, jc + jr + 2 * NR - 1)
+                            elif not b_in_place:
+                                prefetch(panel, strip + kc + p, 0)
                     jr += width * lanes
                     strip += kc if m > MC else 0
                 ic += mc
