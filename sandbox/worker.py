@@ -148,6 +148,7 @@ class Row:
         return run
 
     def _cache_compiled(self, function: Callable[..., Any]) -> None:
+        function = getattr(function, "func", function)  # of a partial
         if self._v.built_in and hasattr(function, "enable_caching"):  # Numba's
             function.enable_caching()
 
@@ -185,6 +186,7 @@ def _use_compile_cache(v: Variant) -> None:
     from sandbox.machine.here import store
 
     beside = sorted(v.path.parent.glob("*.py"))
+    beside += [p for p in (store().with_name("blocking.json"),) if p.exists()]  # compiled in
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in beside)).hexdigest()
     folder = store().parent / "compiled" / digest[:16]
     try:

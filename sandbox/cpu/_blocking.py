@@ -18,7 +18,7 @@ MR, NR_BYTES = HOST.rows[3], 3 * VECTOR_BYTES
 
 
 class Blocking(NamedTuple):
-    """KC in bytes of a row of A (the same for all types), MC in rows of A, NC_BYTES of a row of B."""
+    """KC in bytes of a row of A, MC in rows of A, NC in bytes of a row of B; for all types."""
 
     kc_bytes: int
     mc: int

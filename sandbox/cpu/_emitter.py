@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import llvmlite.binding as llvm
-from llvmlite import ir
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -30,10 +30,12 @@ class Target:
     def rows(self):
         """The most rows of a register tile that is 2 or 3 vectors wide.
 
-        Three vectors of B and one element of A have to fit beside the sums; and there have to be
-        enough sums to hide the latency of two multiply-add units (at least 8, better 10).
+        The vectors of B and one element of A have to fit beside the sums; and there have to be
+        enough sums, 8 or more, to hide the latency of two multiply-add units.
         """
-        return (0, 0, 6, 4) if self.registers == 16 else (0, 0, 8, 8)
+        if self.registers == 32:
+            return (0, 0, 8, 8) if self.bits == 512 else (0, 0, 8, 6)  # loads take more on NEON
+        return (0, 0, 6, 4) if self.fused else (0, 0, 4, 3)  # products take registers, too
 
 
 def target(features, arm=False):
@@ -194,9 +196,7 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add, panel
                 block = builder.append_basic_block()
                 cases.add_case(_INT((4 * keeping + w) * most + h), block)
                 builder.position_at_end(block)
-                function = tile_function(
-                    builder.module, scalar, lanes, h, w, HOST.fused, keeping
-                )
+                function = tile_function(builder.module, scalar, lanes, h, w, HOST.fused, keeping)
                 builder.call(function, [a, a_row, b, b_step, c, c_row, last, k, add, panel])
                 builder.branch(done)
         builder.position_at_end(done)
@@ -234,7 +234,9 @@ def transposed(builder, rows):
             if not x & distance:
                 pair = rows[x], rows[x + distance]
                 rows[x], rows[x + distance] = (
-                    builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(ir.IntType(32), lanes), mask))
+                    builder.shuffle_vector(
+                        *pair, ir.Constant(ir.VectorType(ir.IntType(32), lanes), mask)
+                    )
                     for mask in (upper, lower)
                 )
         distance //= 2

@@ -67,9 +67,45 @@ def multiply(a, b, out, KC, MC, NC):
                         mr = low + (t < higher)
                         i = ic + ir
                         if b_in_place or (first and b_rows and t == 0):
-                            tile(mr, width, last, left, i0+ir, p0, b, pc, jc+jr, out, i, jc + jr, kc, pc > 0, panel, strip, first)
+                            tile(
+                                mr,
+                                width,
+                                last,
+                                left,
+                                i0 + ir,
+                                p0,
+                                b,
+                                pc,
+                                jc + jr,
+                                out,
+                                i,
+                                jc + jr,
+                                kc,
+                                pc > 0,
+                                panel,
+                                strip,
+                                first,
+                            )
                         else:
-                            tile(mr, width, last, left, i0+ir, p0, panel, strip, 0, out, i, jc + jr, kc, pc > 0, panel, strip, False)
+                            tile(
+                                mr,
+                                width,
+                                last,
+                                left,
+                                i0 + ir,
+                                p0,
+                                panel,
+                                strip,
+                                0,
+                                out,
+                                i,
+                                jc + jr,
+                                kc,
+                                pc > 0,
+                                panel,
+                                strip,
+                                False,
+                            )
                         ir += mr
                         for p in range(t * kc // tiles, (t + 1) * kc // tiles):
                             if first:  # the next strip is on its way
@@ -87,8 +123,15 @@ def multiply(a, b, out, KC, MC, NC):
 @variant("cpu", after="vectorised")
 @njit
 def packed(a, b, out):
-    if rows_contiguous(out) and VECTOR_BYTES <= out.shape[1] * out.itemsize:
+    if rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
         size = a.itemsize
-        multiply(a[:, ::1], b[:, ::1], out[:, ::1], BLOCKING.kc_bytes // size, BLOCKING.mc, BLOCKING.nc_bytes // size)
+        multiply(
+            a[:, ::1],
+            b[:, ::1],
+            out[:, ::1],
+            BLOCKING.kc_bytes // size,
+            BLOCKING.mc,
+            BLOCKING.nc_bytes // size,
+        )
     else:
         dots(a, b, out)

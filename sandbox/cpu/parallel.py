@@ -8,6 +8,8 @@ Watch: one fork and one join for the whole product; small products are not worth
 left to fewer threads or to one. The slowest thread decides: blocks are of equal size.
 """
 
+from functools import partial
+
 from numba import get_num_threads, njit, prange
 
 from sandbox import variant
@@ -24,16 +26,9 @@ def edge(size, parts, part, step):
 
 
 @njit(parallel=True)
-def blocks(a, b, out):
-    (m, k), n = a.shape, b.shape[1]
-    threads = max(1, min(get_num_threads(), m * n * k // GRAIN))
-    rows = 1
-    for r in range(1, threads + 1):  # the grid whose blocks have the shortest sides
-        if threads % r == 0 and m * (threads // r) + n * r < m * (threads // rows) + n * rows:
-            rows = r
-    columns = threads // rows
-    lanes = VECTOR_BYTES // a.itemsize
-    for t in prange(threads):
+def blocks(rows, columns, a, b, out):
+    (m, n), lanes = out.shape, VECTOR_BYTES // out.itemsize
+    for t in prange(rows * columns):
         i, j = t // columns, t % columns
         i0, i1 = edge(m, rows, i, 4), edge(m, rows, i + 1, 4)
         j0, j1 = edge(n, columns, j, lanes), edge(n, columns, j + 1, lanes)
@@ -42,5 +37,10 @@ def blocks(a, b, out):
 
 @variant("cpu", after="packed", parallel=True, prepare=True)
 def parallel(problem):
-    work = problem.m * problem.n * problem.k
-    return blocks if min(get_num_threads(), work // GRAIN) > 1 else packed
+    m, n = problem.m, problem.n
+    threads = min(get_num_threads(), m * n * problem.k // GRAIN)
+    if threads < 2:
+        return packed
+    grids = [(r, threads // r) for r in range(1, threads + 1) if threads % r == 0]
+    rows, columns = min(grids, key=lambda grid: m / grid[0] + n / grid[1])
+    return partial(blocks, rows, columns)

@@ -1,6 +1,6 @@
-"""Idea: write the vector instructions by hand. A tile of C, MR rows by NR columns (4 x 24 in float32
-with AVX2), stays in registers for the whole of k; its lanes lie along j, so nothing is added up at
-the end. Each step of k loads NR elements of B and MR of A for MR NR multiply-adds.
+"""Idea: write the vector instructions by hand. A tile of C, MR rows by NR columns (4 x 24 words with
+AVX2), stays in registers for the whole of k; its lanes lie along j, so nothing is added up at the
+end. Each step of k loads NR elements of B and MR of A for MR NR multiply-adds.
 
 Traffic: mnk (1/MR + 1/NR) words from L1, as in `simd`, but with one store for each element of C and
 no copies: A, B and C are used where they lie.
