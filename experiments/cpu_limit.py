@@ -45,8 +45,8 @@ def squares(*sizes: int, dtype: str = "float32") -> list[Problem]:
     return [Problem(n, n, n, dtype=dtype) for n in sizes]
 
 
-SHAPES = ((2000, 64, 64), (64, 2000, 64), (64, 64, 4000), (1000, 1000, 8), (1000, 1000, 1))
-SHAPES += ((1000, 1, 1000), (1, 1000, 1000))
+SHAPES = [(2000, 64, 64), (64, 2000, 64), (64, 64, 4000), (1000, 1000, 8), (1000, 1000, 1)]
+SHAPES += [(1000, 1, 1000), (1, 1000, 1000)]  # M, N, K
 ODD = squares(100, 127, 250, 333, 517, 1000, 1023) + [Problem(*shape) for shape in SHAPES]
 ODD += [Problem(500, 500, 500, layout=layout) for layout in ("nt", "tn", "tt")]
 PARTS = (

@@ -130,20 +130,30 @@ def test_copies_whatever_lies_how(dtype):
 def test_the_model_of_the_blocks(monkeypatch):
     """AVX2 with 32 KiB of L1 in 8 ways: 24 KiB of B and a way of A, as the paper counts."""
     monkeypatch.setattr(_blocking, "MR", 4)
-    monkeypatch.setattr(_blocking, "NR_BYTES", 96)
+    monkeypatch.setattr(_blocking, "NR", 24)
     found = _blocking.modelled({1: (8, 4 << 10), 2: (8, 64 << 10), 3: (16, 2 << 20)})
-    assert found.kc_bytes == 1024
-    assert found.mc == 384
-    assert found.nc_bytes // 4 * found.kc_bytes <= 14 << 21
-    # B's strip and A's rows fit into L1, A's block with a strip into L2.
-    assert 96 * found.kc_bytes // 4 + 4 * found.kc_bytes <= 32 << 10
-    assert found.mc * found.kc_bytes + 96 * found.kc_bytes // 4 <= 512 << 10
+    assert found == (256, 384, 14 * (2 << 20) // 1024 // 24 * 24)
+    # B's strip, a way of A and a way of C fill L1; the block and a strip fit into L2.
+    assert 4 * 256 * (24 + 4) + (4 << 10) == 32 << 10
+    assert 4 * 256 * (384 + 24) <= 512 << 10
+
+
+@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@given(st.integers(4, 16), st.integers(4, 16), st.integers(8, 20), st.integers(0, 4), st.booleans())
+def test_blocks_are_whole_tiles_whatever_the_caches(ways1, ways2, ways3, larger, l3):
+    ways = {1: (ways1, 4 << 10), 2: (ways2, 16 << 10 << larger), 3: (ways3, 1 << 20 << larger)}
+    if not l3:
+        del ways[3]
+    kc, mc, nc = _blocking.modelled(ways)
+    assert kc % 4 == mc % (2 * _blocking.MR) == nc % _blocking.NR == 0
+    assert min(kc, mc) > 0
+    assert nc >= 64 * _blocking.NR  # no part of n is thinner than a vector
 
 
 def test_what_a_search_found_is_kept_for_this_machine_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(_blocking, "store", lambda: tmp_path / "ceilings.json")
     assert _blocking.stored() is None
-    found = _blocking.Blocking(1536, 96, 9600)
+    found = _blocking.Blocking(384, 96, 9600)
     _blocking.keep(found)
     assert _blocking.stored() == found
     monkeypatch.setattr(_blocking.detect, "fingerprint", lambda: "another")

@@ -14,33 +14,34 @@ from sandbox.cpu._emitter import HOST, VECTOR_BYTES
 from sandbox.machine import detect
 from sandbox.machine.here import store
 
-MR, NR_BYTES = HOST.rows[3], 3 * VECTOR_BYTES
+MR, NR = HOST.rows[3], 3 * VECTOR_BYTES // 4
 
 
 class Blocking(NamedTuple):
-    """KC in bytes of a row of A, MC in rows of A, NC in bytes of a row of B; for all types."""
+    """KC, MC, NC in elements of float32. For float64 NR, MC and NC are half, and KC is the same:
+    the strip of B and the block of A then take as many bytes."""
 
-    kc_bytes: int
+    kc: int
     mc: int
-    nc_bytes: int
+    nc: int
 
 
 def modelled(ways: dict[int, tuple[int, int]]) -> Blocking:
     """The model's choice for caches given as {level: (ways, bytes of one way)}, for L1, L2, L3.
 
-    Equations 4 to 6 of the paper: in L1 the NR columns of B stay, beside as many ways of A as share
-    the rest and one way for C; in L2 the block of A stays, beside NR columns of B; in L3 the
-    panel of B, beside the block of A. Without an L3, B's panel is as large as half of L2 is wide.
+    Section 4 of the paper: in L1 a strip of B (NR columns) stays, beside as many ways of A as share
+    the rest and one way for C; in L2 the block of A, beside a strip of B; in L3 the panel of B,
+    beside the block of A. Without an L3, L2 takes its place.
     """
     (ways1, way1), (ways2, way2) = ways[1], ways[2]
-    ways3, way3 = ways.get(3, (ways2, way2))
-    of_a = max(1, int((ways1 - 1) / (1 + NR_BYTES / (MR * 4))))  # float32: NR / MR in words
-    kc_bytes = of_a * way1 // MR
-    of_b = -(-NR_BYTES * kc_bytes // 4 // way2)
-    mc = max(1, ways2 - 1 - of_b) * way2 // kc_bytes
-    of_block = -(-mc * kc_bytes // way3)
-    nc_bytes = 4 * (max(1, ways3 - 1 - of_block) * way3 // kc_bytes)
-    return Blocking(kc_bytes, mc // MR * MR, nc_bytes // NR_BYTES * NR_BYTES)
+    ways3, way3 = ways.get(3, ways[2])
+    of_a = max(1, (ways1 - 1) * MR // (MR + NR))
+    kc = of_a * way1 // (4 * MR) // 4 * 4
+    of_b = -(-4 * NR * kc // way2)
+    mc = max(1, ways2 - 1 - of_b) * way2 // (4 * kc) // (2 * MR) * (2 * MR)
+    of_block = -(-4 * mc * kc // way3)
+    nc = max(1, ways3 - 1 - of_block) * way3 // (4 * kc)
+    return Blocking(kc, max(mc, 2 * MR), max(nc // NR, 64) * NR)
 
 
 def path() -> Path:

@@ -14,7 +14,7 @@ from numba import njit
 from sandbox import variant
 from sandbox.cpu._blocking import BLOCKING, L1_BYTES
 from sandbox.cpu._emitter import HOST, VECTOR_BYTES, aligned, copy, prefetch, rows_contiguous, tile
-from sandbox.cpu.vectorised import dots, vectors_of_strip
+from sandbox.cpu.vectorised import dots, outer, vectors_of_strip
 
 ROWS = HOST.rows
 FEW = 8  # rows of A that are too few to pay for a copy of B
@@ -24,7 +24,7 @@ FEW = 8  # rows of A that are too few to pay for a copy of B
 def part(total, most, step):
     """How many of `total` to take now, so that all parts are nearly equal and none above `most`."""
     count = max(1, (total + most - 1) // most)
-    return min(total, (total + count * step - 1) // (count * step) * step)
+    return min(total, most, (total + count * step - 1) // (count * step) * step)
 
 
 @njit
@@ -123,15 +123,10 @@ def multiply(a, b, out, KC, MC, NC):
 @variant("cpu", after="vectorised")
 @njit
 def packed(a, b, out):
-    if rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
-        size = a.itemsize
-        multiply(
-            a[:, ::1],
-            b[:, ::1],
-            out[:, ::1],
-            BLOCKING.kc_bytes // size,
-            BLOCKING.mc,
-            BLOCKING.nc_bytes // size,
-        )
+    if a.shape[1] == 1:
+        outer(a, b, out)
+    elif rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
+        KC, MC, NC = BLOCKING.kc, BLOCKING.mc * 4 // a.itemsize, BLOCKING.nc * 4 // a.itemsize
+        multiply(a[:, ::1], b[:, ::1], out[:, ::1], KC, MC, NC)
     else:
         dots(a, b, out)

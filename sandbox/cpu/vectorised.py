@@ -1,6 +1,6 @@
-"""Idea: write the vector instructions by hand. A tile of C, MR rows by NR columns (4 x 24 words with
-AVX2), stays in registers for the whole of k; its lanes lie along j, so nothing is added up at the
-end. Each step of k loads NR elements of B and MR of A for MR NR multiply-adds.
+"""Idea: write the vector instructions by hand. A tile of C, MR rows by NR columns (4 x 24 with
+AVX2 in float32), stays in registers for the whole of k; its lanes lie along j, so that nothing is
+added up at the end. Each step of k loads NR elements of B and MR of A for MR NR multiply-adds.
 
 Traffic: mnk (1/MR + 1/NR) words from L1, as in `simd`, but with one store for each element of C and
 no copies: A, B and C are used where they lie.
@@ -34,6 +34,14 @@ def dots(a, b, out):
 
 
 @njit
+def outer(a, b, out):
+    """k = 1: row after row, since stores are all there is."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = a[i, 0] * b[0, j]
+
+
+@njit
 def vectors_of_strip(columns, lanes):
     """How wide the next strip is: 3 vectors, or 2 where else a single one would be left over."""
     vectors = (columns + lanes - 1) // lanes
@@ -46,6 +54,9 @@ def vectorised(a, b, out):
     m, k = a.shape
     n = b.shape[1]
     lanes = VECTOR_BYTES // a.itemsize
+    if k == 1:
+        outer(a, b, out)
+        return
     if n < lanes or not (rows_contiguous(a) and rows_contiguous(b) and rows_contiguous(out)):
         dots(a, b, out)
         return
