@@ -35,7 +35,11 @@ def blocks(rows, columns, a, b, out):
         packed(a[i0:i1, ::1], b[:, j0:j1:1], out[i0:i1, j0:j1:1])
 
 
-@variant("cpu", after="packed", parallel=True, prepare=True)
+def _half(problem):
+    return "Numba has no float16 on a CPU" if problem.dtype == "float16" else ""
+
+
+@variant("cpu", after="packed", parallel=True, prepare=True, supports=_half)
 def parallel(problem):
     m, n = problem.m, problem.n
     threads = min(get_num_threads(), m * n * problem.k // GRAIN)
