@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -82,15 +81,16 @@ class GpuRow(Row):
 
 
 def _report_compilation(connection: Connection) -> None:
-    """A hook before Triton compiles a kernel, and one after."""
-    from triton import knobs
+    """Triton's own hooks write a kernel's constants as JSON, which Gluon's layouts are not."""
+    from triton.runtime.jit import JITFunction
 
-    def tell(compiling: bool) -> Callable[..., Any]:
-        def hook(**_: Any) -> bool:
-            connection.send(("compiling", compiling))
-            return False  # go on
+    compile_kernel = JITFunction._do_compile
 
-        return hook
+    def told(*args: Any, **named: Any) -> Any:
+        connection.send(("compiling", True))
+        try:
+            return compile_kernel(*args, **named)
+        finally:
+            connection.send(("compiling", False))
 
-    knobs.runtime.jit_cache_hook = tell(True)
-    knobs.runtime.jit_post_compile_hook = tell(False)
+    JITFunction._do_compile = told
