@@ -38,7 +38,7 @@ class LevelFigures:
     memories: int
     ridge: float | None
     bytes: float
-    intensity: float
+    intensity: float | None
     ceiling_flops: float | None
 
 

@@ -10,6 +10,7 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from sandbox.result import Result
+from sandbox.roofline import Parts
 
 
 def as_json(results: Sequence[Result]) -> str:
@@ -20,10 +21,13 @@ def as_json(results: Sequence[Result]) -> str:
 def as_csv(results: Sequence[Result]) -> str:
     """One line a row under one header; nested names are joined with a dot.
 
-    The header does not depend on what was found out, but for the libraries' names in `versions`.
+    The header does not depend on what was found out, but for the libraries' names in `versions` and
+    the machine's in `levels`.
     """
     flat = [_flat(r.to_json()) for r in results]
-    known = [name for name in _names(Result) if name not in ("problem.strided", "versions")]
+    absent = ("problem.strided", "versions", "bound.levels.")
+    known = [name for name in _names(Result) if not name.startswith(absent)]
+    known += [f"{which}.{name}" for which in ("parts", "call_parts") for name in _names(Parts)]
     parents = {name.rpartition(".")[0] for name in known} | {"versions"}
     names = dict.fromkeys([*known, *(name for row in flat for name in row)])
     text = io.StringIO()
@@ -44,6 +48,8 @@ def _names(record: Any) -> Iterator[str]:
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in data.items():
+        if isinstance(value, list):
+            value = {item["name"]: item for item in value}
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{name}.")
         else:
