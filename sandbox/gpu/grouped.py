@@ -1,8 +1,8 @@
 """Idea: the same tiles in another order. Programs that run at the same time work on GROUP rows of
 tiles, column after column, so that the tiles of A and B that they load are few and stay in L2.
 
-Traffic: 132 programs in one row of tiles load one row of A's tiles and 132 columns of B's; in groups
-of 8 rows they load 8 and 17. What comes from memory falls several times; L2 gives as much.
+Traffic: 132 programs in one row of tiles load one row of A's tiles and 132 columns of B's; in
+groups of 8 rows they load 8 and 17. At N=8192 in FP16 1.5 GB come from memory instead of 2.3.
 
 Watch: the last group has fewer rows. A group too high or too low costs traffic long before time:
 both belong in the verdict.
@@ -54,6 +54,7 @@ def _kernel(
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.tensor_cores,
+    expects=("*MMA",),
 )
 def grouped(a, b, out):
     launch(_kernel, a, b, out)

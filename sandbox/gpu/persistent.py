@@ -49,6 +49,7 @@ def _kernel(
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.tma,
+    expects=("*MMA", "UTMALDG"),
 )
 def persistent(a, b, out):
     (m, n), k = out.shape, a.shape[1]

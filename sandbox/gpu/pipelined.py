@@ -69,6 +69,7 @@ TILES = ((128, 256, 3, 8), (128, 128, 3, 4), (64, 128, 4, 4), (64, 32, 4, 4))
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.tma,
+    expects=("*MMA", "UTMALDG"),
 )
 def pipelined(a, b, out):
     (m, n), k = out.shape, a.shape[1]

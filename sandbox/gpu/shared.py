@@ -116,7 +116,7 @@ def _supports(problem):
     return "" if problem.dtype == "float32" else "FP32 alone: the other types have tensor cores"
 
 
-@variant("gpu", after="rowblock", supports=_supports)
+@variant("gpu", after="rowblock", supports=_supports, expects=("FFMA", "LDGSTS"))
 def shared(a, b, out):
     (m, n), k = out.shape, a.shape[1]
     bm, bn, bk, stages, warps, layout = _operands.largest(TILES, m, n, a)

@@ -127,6 +127,7 @@ def _kernel(a, b, out, m, n, k, A_T: gl.constexpr, B_T: gl.constexpr, STAGES: gl
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.wgmma,
+    expects=("*GMMA", "UTMALDG"),
 )
 def specialised(a, b, out):
     (m, n), k = out.shape, a.shape[1]

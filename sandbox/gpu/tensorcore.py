@@ -69,6 +69,7 @@ def _kernel(
     unit={"float32": "tf32"},
     accuracy={"float32": "tf32"},
     supports=_operands.tensor_cores,
+    expects=("*MMA",),
 )
 def tensorcore(a, b, out):
     launch(_kernel, a, b, out)
