@@ -1,11 +1,11 @@
 """Idea: the same tiles in another order. Programs that run at the same time work on GROUP rows of
 tiles, column after column, so that the tiles of A and B that they load are few and stay in L2.
 
-Traffic: 132 programs at once in one row of tiles load one row of A and 132 columns of B; in a
-square of tiles about 12 of each. From memory comes a fraction of what came; L2 gives as much.
+Traffic: 132 programs in one row of tiles load one row of A's tiles and 132 columns of B's; in
+groups of 8 rows they load 8 and 17. At N=8192 in FP16 1.5 GB come from memory instead of 2.3.
 
-Watch: the last group has fewer rows. A group too high or too low costs traffic before time: both
-belong in the verdict.
+Watch: the last group has fewer rows. A group too high or too low costs traffic long before time:
+both belong in the verdict.
 """
 
 import triton
@@ -19,8 +19,8 @@ GROUP = tl.constexpr(8)
 
 
 @triton.jit
-def order(index, down, across):
-    """Row and column of the tile with this index, of `down` x `across`."""
+def order(index, down, across, GROUP: tl.constexpr):
+    """Row and column of the tile with this index, of `down` x `across`, GROUP rows at a time."""
     first = index // (GROUP * across) * GROUP
     rows = tl.minimum(GROUP, down - first)
     return first + index % (GROUP * across) % rows, index % (GROUP * across) // rows
@@ -44,7 +44,7 @@ def _kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
 ):
-    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN))
+    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN), GROUP)
     product(a, b, out, m, n, k, am, ak, bk, bn, cm, cn, tile_m, tile_n, BM, BN, BK)
 
 

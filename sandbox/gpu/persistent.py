@@ -14,7 +14,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sandbox import variant
 from sandbox.gpu import _operands
-from sandbox.gpu.grouped import order
+from sandbox.gpu.grouped import GROUP, order
 from sandbox.gpu.pipelined import product
 
 TILES = ((128, 256, 3), (128, 128, 4), (128, 64, 4), (64, 64, 4))  # BM, BN, stages
@@ -36,7 +36,7 @@ def _kernel(
 ):
     down, across = tl.cdiv(m, BM), tl.cdiv(n, BN)
     for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0), flatten=True):
-        tile_m, tile_n = order(tile, down, across)
+        tile_m, tile_n = order(tile, down, across, GROUP)
         total = product(a, b, tile_m, tile_n, k, A_T, B_T, BM, BN, BK)
         left, right = total.reshape(BM, 2, BN // 2).permute(0, 2, 1).split()
         out.store([tile_m * BM, tile_n * BN], left.to(out.dtype))

@@ -15,7 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from sandbox import variant
 from sandbox.gpu import _operands
-from sandbox.gpu.grouped import order
+from sandbox.gpu.grouped import GROUP, order
 
 
 @triton.jit
@@ -54,7 +54,7 @@ def _kernel(
     BN: tl.constexpr,
     BK: tl.constexpr,
 ):
-    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN))
+    tile_m, tile_n = order(tl.program_id(0), tl.cdiv(m, BM), tl.cdiv(n, BN), GROUP)
     total = product(a, b, tile_m, tile_n, k, A_T, B_T, BM, BN, BK)
     out.store([tile_m * BM, tile_n * BN], total.to(out.dtype))
 

@@ -5,13 +5,15 @@ Traffic: A is loaded n/BN times instead of n, and all of a fetched sector of B i
 multiply-add still waits for a word of B: mnk words, which the programs of neighbouring rows find in
 L1 as long as they keep step with one another.
 
-Watch: L1 delivers 32 words a cycle where the SM could use 128; that is the limit of this step.
+Watch: L1 delivers 32 words a cycle where the SM could use 128; that is the limit of this step. A B
+that does not lie row by row is copied first, in the time of the call.
 """
 
 import triton
 import triton.language as tl
 
 from sandbox import variant
+from sandbox.gpu import _operands
 
 BN = 512
 
@@ -35,8 +37,10 @@ def _kernel(a, b, out, m, n, k, am, ak, bk, bn, cm, cn, BN: tl.constexpr):
     "gpu",
     after="element",
     unit={"float16": "fp32", "bfloat16": "fp32", "float8_e4m3": "fp32"},
+    expects=("*FMA",),
 )
 def rowblock(a, b, out):
+    b = b if b.stride(1) == 1 else _operands.copy(b, _operands.aligned(b))
     (m, n), k = out.shape, a.shape[1]
     strides = (*a.stride(), *b.stride(), *out.stride())
     _kernel[m * triton.cdiv(n, BN),](a, b, out, m, n, k, *strides, BN=BN, num_warps=4)

@@ -17,7 +17,7 @@ from triton.experimental.gluon import language as gl
 from sandbox import variant
 from sandbox.gpu import _operands
 from sandbox.gpu._gluon_api import ampere, copy_async, from_triton
-from sandbox.gpu.grouped import order
+from sandbox.gpu.grouped import GROUP, order
 
 order = from_triton(order)
 
@@ -56,7 +56,7 @@ def _kernel(
     a_lies: gl.constexpr = gl.SwizzledSharedLayout(4, PHASE, min(8, BK // 4), [1, 0])
     b_lies: gl.constexpr = gl.SwizzledSharedLayout(4, 1, 8, [1, 0])
 
-    tile_m, tile_n = order(gl.program_id(0), gl.cdiv(m, BM), gl.cdiv(n, BN))
+    tile_m, tile_n = order(gl.program_id(0), gl.cdiv(m, BM), gl.cdiv(n, BN), GROUP)
     i0 = tile_m.to(gl.int64) * BM
     j0 = tile_n.to(gl.int64) * BN
     i = i0 + gl.arange(0, BM, gl.SliceLayout(1, from_a))[:, None]
