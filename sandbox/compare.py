@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from rich.table import Table
@@ -30,7 +31,8 @@ from sandbox.report.traffic import traffic
 from sandbox.result import Result
 from sandbox.traffic.counters import NotCounted, counted
 from sandbox.traffic.levels import Cache, of_bytes, of_this_machine
-from sandbox.traffic.simulated import estimated_s, simulated
+from sandbox.traffic.on_gpu import Chip
+from sandbox.traffic.simulated import LONG_S, estimated_s, simulated
 
 _STDOUT = Path("-")
 _STORAGE = "what is nearer than DRAM: all on the chip, or the last-level cache alone"
@@ -111,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if options.storage == "article":
             machine = article_storage(machine)
+        limit_s = inf if options.yes else LONG_S
         cold = options.cache == "cold"
         what = plan.Plan(rows, problems, machine, cold, options.rounds, options.timeout)
         for found in runner.run(what, status.update):
@@ -119,8 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print()
             results += found
             out.print(report(found, machine, registry.variants))
-            if caches:
-                results[-len(found) :] = found = simulated(found, variants, caches, status.update)
+            if options.traffic:
+                results[-len(found) :] = found = simulated(
+                    found, variants, caches, Chip.of(machine), limit_s, status.update
+                )
                 out.print(traffic(found, caches))
             if options.counters:
                 results[-len(found) :] = found = counted(found, variants)
@@ -171,6 +176,8 @@ def _caches(
     if not options.traffic:
         return []
     traced = sum(v.device == "cpu" and not v.reference for v in variants)
+    if not traced:
+        return []
     if (minutes := estimated_s(problems, traced) / 60) > 2 and not options.yes:
         raise ValueError(
             f"--traffic takes about {minutes:.0f} minutes more: choose smaller sizes or fewer "

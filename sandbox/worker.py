@@ -95,8 +95,7 @@ class Row:
             _report_compilation(connection)
             _use_compile_cache(self._v)
         kernel = load_or_say(self._v)
-        if self._v.built_in and hasattr(kernel.function, "enable_caching"):  # Numba's
-            kernel.function.enable_caching()
+        self._cache_compiled(kernel.function)
         return kernel
 
     def versions(self) -> dict[str, str]:
@@ -190,7 +189,15 @@ class Row:
 
     def _prepare(self, problem: Problem) -> Run:
         run: Run = self._kernel.function
-        return self._kernel.function(problem) if self._v.prepare else run
+        if self._v.prepare:
+            run = self._kernel.function(problem)
+            self._cache_compiled(run)
+        return run
+
+    def _cache_compiled(self, function: Callable[..., Any]) -> None:
+        function = getattr(function, "func", function)  # of a partial
+        if self._v.built_in and hasattr(function, "enable_caching"):  # Numba's
+            function.enable_caching()
 
     def _refuses(self, problem: Problem) -> str:
         if self._v.device == "cpu" and problem.dtype not in self._verify.NUMPY_DTYPES:
@@ -246,6 +253,7 @@ def _use_compile_cache(v: Variant) -> None:
     from sandbox.machine.here import store
 
     beside = sorted(v.path.parent.glob("*.py"))
+    beside += [p for p in (store().with_name("blocking.json"),) if p.exists()]  # compiled in
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in beside)).hexdigest()
     folder = store().parent / "compiled" / digest[:16]
     try:

@@ -19,10 +19,11 @@ from sandbox.traffic.interpreted import Interpreted, TooLong
 records = []
 def traced(resident, call, limit_s=600):
     records.clear()
-    Interpreted(lambda batch: records.extend(batch.tolist()), resident, limit_s).run(call)
+    keep = lambda batch: records.extend(batch.tolist())
+    Interpreted(keep, lambda name: resident, limit_s).run(call)
     return [(r & (1 << 48) - 1, r >> 48 & 0x7FFF, r < 0) for r in records]
 
-Interpreted(None, 1, 1)  # before kernels are declared
+Interpreted(None, None, 1)  # before kernels are declared
 import triton, triton.language as tl
 
 @triton.jit

@@ -148,3 +148,39 @@ def test_help_is_quick_to_load():
     assert done.returncode == 0
     assert "--fast-memory" in done.stdout
     assert done.stderr.strip() == "set()"
+
+
+def test_traffic_of_a_comparison(compare, tmp_path):
+    saved, table = tmp_path / "rows.json", tmp_path / "rows.csv"
+    code, out, err = compare(
+        "naive", "--n", "40", "--rounds", "1", "--threads", "1", "--traffic",
+        "--fast-memory", "4KiB", "--machine", "gh200", "--json", saved, "--csv", table,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "naive" in out.split("moved")[1]
+    assert "numpy is not traced" in out
+    assert max(map(len, out.splitlines())) <= 80
+    rows = {r["variant"]: r["traffic"] for r in json.loads(saved.read_text())}
+    moved, bound = rows["naive"]["moved_bytes"], rows["naive"]["bound_bytes"]
+    assert list(moved) == ["L1", "DRAM"]
+    assert moved["L1"] == 4 * (2 * 40**3 + 40**2)
+    assert all(moved[name] >= bound[name] for name in moved)
+    assert rows["naive"]["over_bound"]["DRAM"] == moved["DRAM"] / bound["DRAM"]
+    assert rows["numpy"]["moved_bytes"] == {}
+    assert "traffic.moved_bytes.DRAM" in table.read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--n", "4096"], ["--traffic", "minutes", "--yes"]),
+        (["--fast-memory", "16"], ["16 bytes", "line"]),
+        (["--machine", "gh200"], ["gh200", "--fast-memory"]),
+    ],
+)
+def test_mistakes_of_a_comparison(compare, arguments, words):
+    code, out, err = compare("naive", "--traffic", *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for word in words:
+        assert word in err

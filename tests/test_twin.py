@@ -166,8 +166,8 @@ REFUSED = {
     "copies": (
         "@njit\ndef g(a, b, out):\n    for i in range(a.shape[0]):\n"
         "        for j in range(b.shape[1]):\n            out[i, j] = 0\n"
-        "            for p in range(b.shape[0]):\n                out[i, j] += a[i, p] * b[p, j]\n\n"
-        '\n@variant("cpu")\ndef f(a, b, out):\n    g(a.copy(), b.copy(), out)\n',
+        "            for p in range(b.shape[0]):\n                out[i, j] += a[i, p] * b[p, j]\n"
+        '\n\n@variant("cpu")\ndef f(a, b, out):\n    g(a.copy(), b.copy(), out)\n',
         "code that Numba did not compile",
     ),
     "wrong": (

@@ -8,6 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
+SIMULATED = 2  # multiprocessors, for the interpreter
+
 
 @triton.jit
 def _copy(x, y, rows, cols, x_row, x_col, y_row, y_col, BLOCK: tl.constexpr):
@@ -64,9 +66,9 @@ def through_tma(launch, a, b, out):
 
 
 def multiprocessors(x):
-    """How many there are on x's device, and 2 where that is no GPU: the interpreter's."""
+    """How many there are on x's device; on none that is a GPU, as many as are simulated."""
     if not x.is_cuda:
-        return 2
+        return SIMULATED
     return torch.cuda.get_device_properties(x.device).multi_processor_count
 
 

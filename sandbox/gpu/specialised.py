@@ -51,7 +51,7 @@ def _load(a, b, a_tiles, b_tiles, ready, free, m, n, k, A_T, B_T):
 def _store(out, c_tile, part, i, j):
     """Half by half, until one is as wide as the place for it in shared memory."""
     N: gl.constexpr = part.shape[1]
-    if N == c_tile.shape[1]:
+    if c_tile.shape[1] == N:
         layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
         tma.store_wait(0)
         c_tile.store(gl.convert_layout(part, layout).to(out.dtype))

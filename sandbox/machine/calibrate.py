@@ -19,7 +19,7 @@ _ROUNDS = 20
 _ROUND_S = 0.005  # less than a time slice: between two others' a round is undisturbed
 _QUIET = 5  # rounds make a median
 _DOUBT = 0.01  # at least: clocks drift by so much between runs
-_PATIENCE_S = 5.0  # with other work that disturbs every round
+_PATIENCE_S = 3.0  # with slow memory, and with other work that disturbs every round
 _UNDISTURBED = 0.9  # of the time of all threads, spent running
 
 
@@ -77,8 +77,9 @@ def _rates(tests: Mapping[str, tuple[float, Tasks]]) -> dict[str, Rate]:
     rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in tests}
     with ThreadPoolExecutor(max(len(tasks) for _, tasks in tests.values())) as pool:
         begin, done = clock(), 0
-        while done <= _ROUNDS or (
-            clock() - begin < _PATIENCE_S and _busy(map(_summary, rounds.values()))
+        while done <= _QUIET or (
+            clock() - begin < _PATIENCE_S
+            and (done <= _ROUNDS or _busy(map(_summary, rounds.values())))
         ):
             for name, (amount, tasks) in tests.items():
                 rounds[name].append(_round(pool, amount, tasks))

@@ -134,6 +134,23 @@ def _read(path: Path) -> str:
         return ""
 
 
+def cache_ways() -> dict[int, tuple[int, int]]:
+    """Per level the ways of one data cache, and the bytes of a way; 8 ways where it is not said."""
+    found = {}
+    for level, (size, _) in caches().items():
+        said = (index for index in _cache_folders() if _says(index, "level") == str(level))
+        ways = next((int(_says(x, "ways_of_associativity") or 0) for x in said), 0) or 8
+        found[level] = ways, size // ways
+    return found
+
+
+def _says(index: Path, name: str) -> str:
+    try:
+        return (index / name).read_text().strip()
+    except OSError:
+        return ""
+
+
 def _cache_folders() -> Iterator[Path]:
     process = psutil.Process()
     cpus = process.cpu_affinity() if hasattr(process, "cpu_affinity") else []

@@ -18,18 +18,22 @@ def as_json(results: Sequence[Result]) -> str:
     return json.dumps([r.to_json() for r in results], indent=1, allow_nan=False) + "\n"
 
 
+# Dictionaries, whose names are not known beforehand.
+_ANY = {"versions", "traffic.moved_bytes", "traffic.bound_bytes"}
+
+
 def as_csv(results: Sequence[Result]) -> str:
     """One line a row under one header; nested names are joined with a dot.
 
     The header does not depend on what was found out, but for the libraries' names in `versions` and
-    the machine's in `levels`.
+    those of the levels in `levels` and `traffic`.
     """
     flat = [_flat(r.to_json()) for r in results]
-    absent = ("problem.strided", "versions", "bound.levels.")
-    known = [name for name in _names(Result) if not name.startswith(absent)]
+    absent = ("problem.strided", "bound.levels.")
+    known = [name for name in _names(Result) if name not in _ANY and not name.startswith(absent)]
     known += [f"{which}.{name}" for which in ("parts", "call_parts") for name in _names(Parts)]
-    parents = {name.rpartition(".")[0] for name in known} | {"versions"}
     names = dict.fromkeys([*known, *(name for row in flat for name in row)])
+    parents = {name.rpartition(".")[0] for name in names} | _ANY
     text = io.StringIO()
     header = [name for name in names if name not in parents]
     writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator="\n")

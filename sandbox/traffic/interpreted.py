@@ -36,12 +36,16 @@ class Interpreted:
     """Runs Triton kernels under the interpreter and gives `consume` what they ask of L2.
 
     Records are 64 bits: the address, the size in bytes above bit 48, bit 63 for a store. `resident`
-    programs are on the GPU at a time; TooLong is raised early in a launch that would take more than
-    `limit_s`. Make it before the variant's file is imported.
+    tells, by a kernel's name, how many of its programs are on the GPU at a time; TooLong is raised
+    early in a launch that would take more than `limit_s`. Make it before the variant's file is
+    imported.
     """
 
     def __init__(
-        self, consume: Callable[[np.ndarray], None], resident: int, limit_s: float
+        self,
+        consume: Callable[[np.ndarray], None],
+        resident: Callable[[str], int],
+        limit_s: float,
     ) -> None:
         os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is declared
         from triton.runtime import interpreter
@@ -108,7 +112,7 @@ class Interpreted:
     def _launch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def launch(executor: Any, *args: Any, **kwargs: Any) -> None:
             original(executor, *args, **kwargs)
-            self._interleave()
+            self._interleave(self._resident(executor.fn.__name__))
 
         return launch
 
@@ -132,9 +136,9 @@ class Interpreted:
             if seconds > self._limit_s:
                 raise TooLong(seconds)
 
-    def _interleave(self) -> None:
+    def _interleave(self, resident: int) -> None:
         waiting = deque(iter(steps) for _, steps in sorted(self._programs.items()))
-        running = deque(waiting.popleft() for _ in range(min(self._resident, len(waiting))))
+        running = deque(waiting.popleft() for _ in range(min(resident, len(waiting))))
         batch: list[np.ndarray] = []
         gathered = 0
         while running:
