@@ -21,7 +21,7 @@ from sandbox.problem import Problem
 from sandbox.registry import Variant, discover
 from sandbox.report.console import Terminal
 from sandbox.report.table import scaled, significant
-from sandbox.result import Result
+from sandbox.result import Result, Timing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,11 +93,11 @@ def at_512(machine: Machine) -> dict[str, Result]:
     return {name: found[key] for name, key in keys.items() if key in found}
 
 
-def call_s(r: Result) -> float:
-    """Seconds of a call as its caller sees it, which is what the article times."""
+def call(r: Result) -> Timing:
+    """The call as its caller sees it, which is what the article times."""
     timing = r.call or r.timing
     assert timing
-    return timing.median_s
+    return timing
 
 
 def hardware(machine: Machine) -> str:

@@ -21,7 +21,7 @@ from experiments.common import (
     UNIT,
     Row,
     at_512,
-    call_s,
+    call,
     here,
     measure,
     methods,
@@ -54,7 +54,7 @@ def main() -> None:
         both: Row = {"article": (*ARTICLE[UNIT[name]], SECONDS[name], None)}
         if r := results.get(name):
             unit = known[UNIT[name]]
-            both["here"] = unit.peak_flops, unit.bandwidth, call_s(r), unit.t0_s
+            both["here"] = unit.peak_flops, unit.bandwidth, call(r).median_s, unit.t0_s
         for where, (peak, bandwidth, time_s, measured_s) in both.items():
             row: Row = {"method": f"{name}: {where}", "time_s": time_s, "measured_t0_s": measured_s}
             row["work_s"] = work(N512.gemm) / peak

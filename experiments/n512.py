@@ -12,7 +12,7 @@ from experiments.common import (
     UNIT,
     Row,
     at_512,
-    call_s,
+    call,
     here,
     save,
     show,
@@ -28,6 +28,7 @@ COLUMNS = (
     ("here", "here_s", "s"),
     ("GFLOP/s", "here_flops", "G"),
     ("of peak", "here_of_peak", "%"),
+    ("+-", "spread", "%"),
     ("kernel", "kernel_s", "s"),
 )
 
@@ -43,7 +44,8 @@ def main() -> None:
             row["kernel_s"] = r.timing.median_s if r.timing else None
         both = {"article": (seconds, ARTICLE[UNIT[name]][0])}
         if r:
-            both["here"] = call_s(r), known[UNIT[name]].peak_flops
+            row["spread"] = call(r).spread
+            both["here"] = call(r).median_s, known[UNIT[name]].peak_flops
         for where, (t, peak) in both.items():
             row[f"{where}_s"], row[f"{where}_flops"] = t, flop / t
             row[f"{where}_of_peak"] = flop / t / peak

@@ -12,7 +12,7 @@ from experiments.common import (
     UNIT,
     Row,
     at_512,
-    call_s,
+    call,
     here,
     save,
     show,
@@ -42,7 +42,7 @@ def main() -> None:
         both = {"article": (seconds, *ARTICLE[UNIT[name]])}
         if r := results.get(name):
             unit = known[UNIT[name]]
-            both["here"] = call_s(r), unit.peak_flops, unit.bandwidth
+            both["here"] = call(r).median_s, unit.peak_flops, unit.bandwidth
         for where, (t, peak, bandwidth) in both.items():
             roof = ceiling(peak, bandwidth, most).flops
             row[f"{where}_flops"], row[f"{where}_ceiling"] = flop / t, roof
