@@ -120,13 +120,19 @@ def multiply(a, b, out, KC, MC, NC):
         jc += nc
 
 
+@njit
+def blocking(itemsize):
+    """KC, MC, NC of this machine."""
+    return BLOCKING.kc, BLOCKING.mc * 4 // itemsize, BLOCKING.nc * 4 // itemsize
+
+
 @variant("cpu", after="vectorised")
 @njit
 def packed(a, b, out):
     if a.shape[1] == 1:
         outer(a, b, out)
     elif rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
-        KC, MC, NC = BLOCKING.kc, BLOCKING.mc * 4 // a.itemsize, BLOCKING.nc * 4 // a.itemsize
-        multiply(a[:, ::1], b[:, ::1], out[:, ::1], KC, MC, NC)
+        # A slice with a step leaves the layout open: the loops are compiled once for all layouts.
+        multiply(a[:, ::1], b[:, ::1], out[:, ::1], *blocking(a.itemsize))
     else:
         dots(a, b, out)
