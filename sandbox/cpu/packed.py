@@ -65,47 +65,13 @@ def multiply(a, b, out, KC, MC, NC):
                     ir = 0
                     for t in range(tiles):
                         mr = low + (t < higher)
-                        i = ic + ir
-                        if b_in_place or (first and b_rows and t == 0):
-                            tile(
-                                mr,
-                                width,
-                                last,
-                                left,
-                                i0 + ir,
-                                p0,
-                                b,
-                                pc,
-                                jc + jr,
-                                out,
-                                i,
-                                jc + jr,
-                                kc,
-                                pc > 0,
-                                panel,
-                                strip,
-                                first,
-                            )
-                        else:
-                            tile(
-                                mr,
-                                width,
-                                last,
-                                left,
-                                i0 + ir,
-                                p0,
-                                panel,
-                                strip,
-                                0,
-                                out,
-                                i,
-                                jc + jr,
-                                kc,
-                                pc > 0,
-                                panel,
-                                strip,
-                                False,
-                            )
+                        from_b = b_in_place or (first and b_rows and t == 0)
+                        right = b if from_b else panel
+                        q, j = (pc, jc + jr) if from_b else (strip, 0)
+                        tile(
+                            mr, width, last, left, i0 + ir, p0, right, q, j, out, ic + ir, jc + jr,
+                            kc, pc > 0, panel, strip, from_b and first,
+                        )  # fmt: skip
                         ir += mr
                         for p in range(t * kc // tiles, (t + 1) * kc // tiles):
                             if first:  # the next strip is on its way
