@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
-from sandbox import compare
 from sandbox.arguments import Parser
-from sandbox.commands import roofline
 
-COMMANDS = {"compare": compare.main, "roofline": roofline.main}
+COMMANDS = {
+    "compare": "sandbox.compare",
+    "roofline": "sandbox.commands.roofline",
+    "compiled": "sandbox.commands.compiled",
+    "pebble": "sandbox.commands.pebble",
+}
 
 
 def main() -> int:
@@ -16,7 +20,8 @@ def main() -> int:
     p = Parser(prog="sandbox", description="Optimise matrix multiplication, and be judged.")
     p.add_argument("command", choices=COMMANDS, help="COMMAND --help tells more")
     options = p.parse_args(sys.argv[1:2])
-    return COMMANDS[options.command](sys.argv[2:])
+    code: int = importlib.import_module(COMMANDS[options.command]).main(sys.argv[2:])
+    return code
 
 
 if __name__ == "__main__":

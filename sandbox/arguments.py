@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 from sandbox.report.console import Terminal
+
+PICTURES = (".svg", ".png", ".pdf")
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +31,18 @@ def positive(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+_UNITS = {"": 1, "B": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
+_UNITS |= {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
+
+
+def capacity(text: str) -> int:
+    """Bytes: 32768, 32KiB, 1.5MiB, 64kB."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)\s*([A-Z]*?)B?", text.strip().upper())
+    if not found or found[2] not in _UNITS or not (size := int(float(found[1]) * _UNITS[found[2]])):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size as 32KiB, 1.5MiB or 32768")
+    return size
 
 
 def sizes(text: str) -> list[int]:
@@ -71,3 +86,10 @@ def writable(text: str) -> Path:
             reason = getattr(error, "strerror", None) or error
             raise argparse.ArgumentTypeError(f"cannot write {text!r}: {reason}") from None
     return path
+
+
+def picture(text: str) -> Path:
+    """A file of a format that pictures are saved in, and that can be written."""
+    if not text.lower().endswith(PICTURES):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(PICTURES)}")
+    return writable(text)

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sandbox.result import Timing
+from sandbox.result import Clocks, Timing
 
 # Bound here, before any variant is imported: one that patches `time` changes nothing.
 clock = time.perf_counter
+cpu_clock = time.thread_time  # what the calling thread has spent running
 
 BURST_S = 0.015  # seconds of timed calls in one visit
 _WARM_S = 0.01  # a cold thread pool or cache costs milliseconds: calls that are made and forgotten
@@ -37,12 +38,21 @@ class Plan:
 class Burst:
     """What one visit found, in seconds: the median call; the best call on numbers that just
     changed, and the best on the same again (None where not tried); the whole visit by this
-    process's clock."""
+    process's clock.
+
+    On a GPU call_s is the kernel's time by the device's clock, host_s the same by the host's,
+    eager_s that of the call as its caller sees it, `clocks` what the device did meanwhile, and
+    `uncaptured` why no graph is replayed.
+    """
 
     call_s: float
     fresh_s: float
     again_s: float | None
     total_s: float
+    eager_s: float | None = None
+    host_s: float | None = None
+    clocks: Clocks | None = None
+    uncaptured: str | None = None
 
 
 def plan(call: Callable[[], None], change: Callable[[bool], None], cold: bool) -> Plan:
@@ -123,6 +133,15 @@ def clocks_disagree(walls: Sequence[float], bursts: Sequence[Burst]) -> bool:
     longer = any(total > wall + 1e-3 for wall, total in pairs)
     late = [0.9 * wall - total for wall, total in pairs]
     return longer or (len(late) >= _LEAST_VISITS and min(late) > 5e-3)
+
+
+def devices_disagree(bursts: Sequence[Burst]) -> bool:
+    """Does the device's clock tell less than half of what the host's does?
+
+    Many replays in a row leave the host little to add; the best of all visits is compared.
+    """
+    pairs = [(b.call_s, b.host_s) for b in bursts if b.host_s is not None]
+    return bool(pairs) and 2 * max(x for x, _ in pairs) < min(y for _, y in pairs)
 
 
 def timing(seconds: Sequence[float]) -> Timing:

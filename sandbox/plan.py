@@ -30,7 +30,11 @@ class Plan:
 
 
 def fits(rows: Sequence[tuple[Variant, int]], problems: Iterable[Problem]) -> None:
-    """Raises ValueError where a problem's rows cannot fit into memory; allocates nothing."""
+    """Raises ValueError where a problem's rows cannot fit into memory; allocates nothing.
+
+    Rows on a GPU keep their arrays there, and find out for themselves.
+    """
+    rows = [(v, threads) for v, threads in rows if v.device == "cpu"]
     free, cores = detect.available_bytes(), detect.usable_cores()
     for p in problems:
         need = len(rows) * (p.held_bytes + _PROCESS_BYTES) + cores * p.judged_bytes
@@ -47,29 +51,35 @@ def select(registry: Registry, names: Sequence[str]) -> list[Variant]:
     No name means everything; one step means the ladder up to it; a path means its file's variants.
     Raises ValueError for a name that stands for nothing, BrokenFile for a file without variants.
     """
-    chosen: list[Variant] = []
-    for name in names or ["all"]:
-        if name in ("all", *DEVICES):
-            found = [v for v in registry.variants if name in ("all", v.device)]
-            if not found:
-                raise ValueError(f"there is no variant for the {name} yet: see --list")
-        elif (known := registry.get(name)) is not None:
-            found = registry.ladder(known) if len(names) == 1 else [known]
-        elif name.endswith(".py") or "/" in name or Path(name).is_file():
-            path = Path(name).resolve()
-            found = [v for v in registry.variants if v.path.resolve() == path]
-            if not found:
-                found = read(path)
-                registry.add(found)
-        else:
-            known_names = [v.name for v in registry.variants] + ["all", *DEVICES]
-            near = difflib.get_close_matches(name, known_names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "--list shows what there is"
-            raise ValueError(f"no variant is called {name!r}: {hint}")
-        chosen += found
+    if len(names) == 1 and (last := registry.get(names[0])):
+        chosen = registry.ladder(last)
+    else:
+        chosen = [v for name in names or ["all"] for v in named(registry, name)]
     devices = {v.device for v in chosen}
     chosen += [v for v in registry.variants if v.reference and v.device in devices]
     return [v for v in registry.variants if v in chosen]
+
+
+def named(registry: Registry, name: str) -> list[Variant]:
+    """The variants that one name stands for; a file's join the registry. Raises as `select`."""
+    if name in ("all", *DEVICES):
+        found = [v for v in registry.variants if name in ("all", v.device)]
+        if not found:
+            raise ValueError(f"there is no variant for the {name} yet: see --list")
+        return found
+    if (known := registry.get(name)) is not None:
+        return [known]
+    if name.endswith(".py") or "/" in name or Path(name).is_file():
+        path = Path(name).resolve()
+        found = [v for v in registry.variants if v.path.resolve() == path]
+        if not found:
+            found = read(path)
+            registry.add(found)
+        return found
+    known_names = [v.name for v in registry.variants] + ["all", *DEVICES]
+    near = difflib.get_close_matches(name, known_names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else "--list shows what there is"
+    raise ValueError(f"no variant is called {name!r}: {hint}")
 
 
 def expand(variants: Iterable[Variant], threads: int | None) -> list[tuple[Variant, int]]:

@@ -10,16 +10,18 @@ from dataclasses import dataclass, field, replace
 
 from sandbox import measure, processes
 from sandbox.judgement import bound, ranked
-from sandbox.machine import detect
+from sandbox.machine import cuda, detect
 from sandbox.machine.here import this_machine
 from sandbox.plan import Plan, expand, fits, select
 from sandbox.problem import Problem
 from sandbox.processes import Lost, Worker
 from sandbox.registry import Variant, discover
 from sandbox.result import Result, Verdict
+from sandbox.worker import Absent
 
 _BUDGET_S = 2.0  # a row that has been timed this long is left alone after the least rounds
 _SPIN_S = 0.06  # after its last call a thread pool spins this long, and would slow the next row
+_DRIVER_BYTES = 16 << 30
 _LEAST_ROUNDS = 6  # with fewer no distribution-free interval covers 95 %
 
 
@@ -98,20 +100,26 @@ def _verify(
     """Compile and verify all rows, as many at once as there are cores: nothing is timed yet."""
     cores = detect.usable_cores()
     context = processes.context(cores)
-    left = {f"{row.v.name} {row.threads}" for row in rows}
+    if any(row.v.device == "gpu" for row in rows):
+        why = processes.in_child(context, cuda.missing)
+        for row in rows:
+            row.skipped = why or None if row.v.device == "gpu" else None
+    left = {f"{row.v.name} {row.threads}" for row in rows if not row.skipped}
 
     def verify(row: Row) -> None:
         try:
             if row.worker is None:
                 row.worker = Worker(context, row.v, row.threads, cores)
                 versions.update(row.worker.ask("import", plan.timeout, "versions"))
-            memory = 2 * (problem.held_bytes + problem.judged_bytes) + processes.SPARE_BYTES
-            row.worker.limit_bytes = row.worker.resident_bytes + memory
+            row.worker.limit_bytes = row.worker.resident_bytes + _memory(row.v, problem)
             found = row.worker.ask("verification", plan.timeout, "verify", problem, plan.cold)
             if isinstance(found, Verdict):
                 row.verdict = found
             else:
                 row.skipped = found
+        except Absent as why:
+            row.skipped = str(why)
+            row.end()
         except Lost as why:
             row.lose(why)
         left.discard(f"{row.v.name} {row.threads}")
@@ -119,7 +127,7 @@ def _verify(
 
     say(f"{problem.shape}: compiling and verifying, {len(left)} to go")
     pool = ThreadPoolExecutor(cores)
-    pending = [pool.submit(verify, row) for row in rows]
+    pending = [pool.submit(verify, row) for row in rows if not row.skipped]
     try:
         for done in pending:
             done.result()
@@ -134,6 +142,13 @@ def _verify(
                 row.end()
         raise
     pool.shutdown()
+
+
+def _memory(v: Variant, problem: Problem) -> int:
+    """Bytes of the host's memory that a row may take; a GPU's driver and compiler need more."""
+    if v.device == "gpu":
+        return _DRIVER_BYTES
+    return 2 * (problem.held_bytes + problem.judged_bytes) + processes.SPARE_BYTES
 
 
 def _time(plan: Plan, rows: list[Row], problem: Problem, say: Callable[[str], None]) -> None:
@@ -181,6 +196,8 @@ def _check(plan: Plan, row: Row) -> None:
 def _suspicion(row: Row) -> Verdict | None:
     if measure.remembers(row.bursts):
         return Verdict(False, None, "remembers: the same numbers again take it far less time")
+    if measure.devices_disagree(row.bursts):
+        return Verdict(False, None, "the device's clock disagrees with the host's")
     if measure.clocks_disagree(row.walls, row.bursts):
         return Verdict(False, None, "its process's clock disagrees with the judge's")
     return None
@@ -190,6 +207,9 @@ def _result(plan: Plan, row: Row, problem: Problem, versions: dict[str, str]) ->
     v = row.v
     unit = v.unit_for(problem.dtype)
     right = row.verdict is not None and row.verdict.ok and row.skipped is None
+    bursts = row.bursts if right else []
+    eager = [b.eager_s for b in bursts if b.eager_s is not None]
+    clocks = [b.clocks for b in bursts if b.clocks is not None]
     return Result(
         variant=v.name,
         device=v.device,
@@ -199,7 +219,10 @@ def _result(plan: Plan, row: Row, problem: Problem, versions: dict[str, str]) ->
         threads=row.threads,
         cache="cold" if plan.cold else "warm",
         verdict=row.verdict,
-        timing=measure.timing([b.call_s for b in row.bursts]) if right and row.bursts else None,
+        timing=measure.timing([b.call_s for b in bursts]) if bursts else None,
+        call=measure.timing(eager) if eager else None,
+        clocks=min(clocks, key=lambda c: c.sm_hz) if clocks else None,
+        uncaptured=bursts[0].uncaptured if bursts else None,
         bound=bound(plan.machine, v, problem, row.threads, plan.cold),
         skipped=row.skipped,
         traceback=row.traceback,

@@ -10,6 +10,20 @@ import pytest
 os.environ["NUMBA_NUM_THREADS"] = str(max(2, os.cpu_count() or 1))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--gpu", action="store_true", help="run what needs a CUDA device, too")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs a CUDA device, and --gpu")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if "gpu" in item.keywords and not config.getoption("--gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs --gpu"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _light_main():
     """Workers import the caller's main module again: here that would be pytest."""

@@ -12,7 +12,7 @@ from sandbox.problem import Problem
 REGISTRY = registry.discover()
 CPU = {v.name: v for v in REGISTRY.variants if v.device == "cpu"}
 PARALLEL = [name for name, v in CPU.items() if v.parallel]
-LIES = [(view, "float32") for view in ("plain", "fortran", "sliced", "reversed")]
+LIES = [(view, "float32") for view in ("plain", "fortran", "sliced", "padded", "reversed")]
 LIES += [("plain", "float64"), ("sliced", "float64")]
 OFF_TILE = ((129, 257, 65), (300, 1, 300), (1, 300, 17), (65, 64, 129), (2, 3, 500))
 
@@ -24,7 +24,8 @@ def kernel(name):
 
 def verdict(name, problem, view="plain", seed=0):
     """What the oracle says, or None where the variant refuses in words."""
-    from sandbox.verify import Case, Trial
+    from sandbox.cases import Case
+    from sandbox.verify import Trial
 
     v = CPU[name]
     if why := kernel(name).refuses(problem):
@@ -32,7 +33,7 @@ def verdict(name, problem, view="plain", seed=0):
         return None
     function = kernel(name).function
     run = function(problem) if v.prepare else function
-    trial = Trial(Case(problem, view=view), v.batched, v.accuracy or problem.dtype, seed)
+    trial = Trial(Case(problem, view=view), v.batched, v.accuracy_for(problem.dtype), seed)
     trial.call(run)
     return trial.verdict()
 

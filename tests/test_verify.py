@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox import verify
+from sandbox import cases, verify
+from sandbox.cases import Case
 from sandbox.problem import Problem
-from sandbox.verify import Case, Trial
+from sandbox.verify import Trial
 
 DTYPES = ("float64", "float32", "float16")
 sizes = st.integers(0, 40)
@@ -70,10 +71,30 @@ def test_numpy_passes_all_cases(dtype, layout):
     assert found.ok, found.reason
 
 
+@pytest.mark.parametrize("dtype", list(cases.DTYPES))
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_torch_passes_all_cases_as_on_a_gpu(monkeypatch, dtype, layout):
+    """Tensors of every dtype are judged by the same rules; here they lie on the CPU."""
+    monkeypatch.setitem(verify.WHERE, "gpu", "cpu")
+
+    def rounded_once(a, b, out):
+        out.copy_(a.double() @ b.double())
+
+    def judged(run):
+        problem = Problem(50, 60, 70, dtype=dtype, layout=layout)
+        options = {"batched": False, "accuracy": dtype, "parallel": False, "device": "gpu"}
+        return verify.judge(lambda problem: run, lambda problem: "", problem, **options)
+
+    found = judged(rounded_once)
+    assert found.ok, found.reason
+    assert not judged(lambda a, b, out: out.zero_()).ok
+    assert not judged(lambda a, b, out: rounded_once(a[:, :-1], b[:-1], out)).ok
+
+
 @settings(max_examples=60, deadline=None)
 @given(m=sizes, n=sizes, k=sizes, seed=st.integers(0, 2**31), dtype=st.sampled_from(DTYPES),
-       view=st.sampled_from(["plain", *verify.VIEWS]), layout=st.sampled_from(["nn", "nt", "tn"]),
-       batch=st.integers(1, 3), data=st.sampled_from(["normal", *verify.DATA[:4]]))  # fmt: skip
+       view=st.sampled_from(["plain", *cases.VIEWS]), layout=st.sampled_from(["nn", "nt", "tn"]),
+       batch=st.integers(1, 3), data=st.sampled_from(["normal", *cases.DATA[:4]]))  # fmt: skip
 def test_any_shape_and_view_is_judged_right(m, n, k, seed, dtype, view, layout, batch, data):
     what = case(m, n, k, dtype, data, view, batch=batch, layout=layout)
     found = tried(numpy_product, what, seed)
@@ -142,8 +163,8 @@ def test_exact_products_allow_no_error(dtype):
 
 def product_of(a, b, monkeypatch, run, dtype="float16"):
     """The verdict on a product of given matrices."""
-    a, b = (np.array(x, dtype)[None] for x in (a, b))
-    monkeypatch.setattr(verify, "inputs", lambda case, seed: (a.copy(), b.copy()))
+    a, b = (torch.from_numpy(np.array(x, dtype)[None]) for x in (a, b))
+    monkeypatch.setattr(verify, "inputs", lambda case, seed: (a.clone(), b.clone()))
     return tried(run, case(a.shape[1], b.shape[2], a.shape[2], dtype))
 
 
@@ -204,15 +225,15 @@ def test_reasons_name_transposes(run, words):
     assert words in tried(run, case(20, 20, 20)).reason
 
 
-@pytest.mark.parametrize("view", ["plain", *verify.VIEWS])
+@pytest.mark.parametrize("view", ["plain", *cases.VIEWS])
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_guard_bands_see_a_single_element(view, which, ahead):
     """A write just outside of an array, or between its elements, in either direction."""
     trial = Trial(case(6, 7, 8, view=view), False, "float32", 0)
-    raw = (trial._a_raw, trial._b_raw, trial._out_raw)[which].reshape(-1)
-    inner = (trial._a_view, trial._b_view, trial._out)[which]
-    start = (np.lib.array_utils.byte_bounds(inner)[ahead] - raw.ctypes.data) // 4
+    placed = (trial._given_a, trial._given_b, trial._out)[which]
+    raw = placed._raw.numpy().reshape(-1)
+    start = (np.lib.array_utils.byte_bounds(placed.given)[ahead] - raw.ctypes.data) // 4
 
     def run(a, b, out):
         numpy_product(a, b, out)
@@ -250,7 +271,7 @@ def test_a_changed_reference_is_the_recomputed_one(dtype, batch, batched):
         assert trial.verdict().ok
         for found, whole in zip(trial._expected(), verify._oracle(trial._a, trial._b), strict=True):
             np.testing.assert_allclose(found, whole, rtol=1e-13, atol=1e-13)
-        np.testing.assert_array_equal(trial._a, trial._a_view)
+        np.testing.assert_array_equal(trial._a, trial._given_a.given)
 
 
 def changed(run, calls=3, batch=1):
@@ -326,7 +347,7 @@ def test_what_a_variant_refuses_is_said_and_not_tried():
 
 
 def test_the_problem_s_own_neighbourhood_is_tried():
-    tried_cases = list(verify.cases(Problem(512, 480, 1000, dtype="float16", layout="nt")))
+    tried_cases = list(cases.cases(Problem(512, 480, 1000, dtype="float16", layout="nt"), "cpu"))
     tried_shapes = {c.problem.shape for c in tried_cases}
     assert {"513 x 41 x 43", "41 x 481 x 703"} <= tried_shapes
     assert {(c.problem.dtype, c.problem.layout) for c in tried_cases} == {("float16", "nt")}

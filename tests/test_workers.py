@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import worker
+from sandbox.registry import read
+
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "sandbox.compare", "--machine", "gh200"]
 QUICK = ["--n", "48", "--rounds", "2", "--threads", "1"]
@@ -119,3 +122,27 @@ def test_thread_settings_of_the_environment_do_not_reach_the_rows(monkeypatch):
     done = compare("numpy", *QUICK, "--json", "-")
     assert done.returncode == 0, done.stderr[-2000:]
     assert all(r["timing"] for r in json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("library", ["numba", "triton"])
+def test_a_missing_compiler_is_not_the_variant_s_fault(monkeypatch, tmp_path, library):
+    path = tmp_path / f"uses_{library}.py"
+    path.write_text(f"""import {library}
+from sandbox import variant
+
+@variant("cpu")
+def uses_{library}(a, b, out): ...
+""")
+    (v,) = read(path)
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    with pytest.raises(worker.Absent, match=library):
+        worker.load_or_say(v)
+
+
+def test_a_missing_library_of_its_own_is(tmp_path):
+    path = tmp_path / "lonely.py"
+    path.write_text("import no_such_thing, triton\nfrom sandbox import variant\n"
+                    '@variant("cpu")\ndef lonely(a, b, out): ...\n')  # fmt: skip
+    (v,) = read(path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_thing"):
+        worker.load_or_say(v)

@@ -18,6 +18,7 @@ from sandbox.roofline import compulsory_bytes, intensity, pebble_bytes, ridge
 
 _BAR = 14
 _NOISY = 0.1
+_SAGGED = 0.95
 # From the one that a narrow terminal can best do without.
 _DISPENSABLE = ("", "+-", "err", "GFLOP/s", "thr", "of roof")
 
@@ -42,11 +43,13 @@ def percent(x: float) -> str:
     """One decimal below 10 %."""
     if 0 < x < 0.0005:
         return "<0.1%"
-    return f"{100 * x:.1f}%" if x < 0.0995 else f"{100 * x:.0f}%"
+    return f"{100 * x:.1f}%" if abs(x) < 0.0995 else f"{100 * x:.0f}%"
 
 
 def row_name(r: Result) -> str:
     """A row as messages name it."""
+    if r.device == "gpu":
+        return r.variant
     return f"{r.variant} ({r.threads} thread{'s' * (r.threads > 1)})"
 
 
@@ -70,11 +73,16 @@ class Trimmed:
 class Fitted:
     """A table without the columns for which the terminal has no room."""
 
-    def __init__(self, headers: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> None:
-        self._headers, self._rows = headers, rows
+    def __init__(
+        self,
+        headers: Sequence[str],
+        rows: Sequence[tuple[str, Sequence[str]]],
+        known: Sequence[str] = (),
+    ) -> None:
+        self._headers, self._rows, self._known = headers, rows, known or headers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        kept, unlimited = list(self._headers), options.update_width(10_000)
+        kept, unlimited = list(self._known), options.update_width(10_000)
         for header in ("none", *_DISPENSABLE):
             kept = [h for h in kept if h != header]
             table = self._table(kept)
@@ -85,7 +93,7 @@ class Fitted:
     def _table(self, kept: list[str]) -> Table:
         table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
         for header in kept:
-            left = header in ("step", "")
+            left = header in ("step", "level", "")
             table.add_column(
                 header,
                 justify="left" if left else "right",
@@ -140,8 +148,7 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     for level in widest.levels:
         least = pebble_bytes(gemm, level.fast_bytes, level.memories)
         why = "compulsory" if least == compulsory_bytes(gemm) else "pebble game"
-        verb = "from" if level.name == "DRAM" else "into"
-        facts.append(Text(f"{scaled(least, 'B'):>8} {verb} {level.name} ({why})"))
+        facts.append(Text(f"{scaled(least, 'B'):>8} from {level.name} ({why})"))
     facts.append(Text(_intensity(widest, results)))
     return Columns([table, Group(*facts)], padding=(0, 3))
 
@@ -158,8 +165,8 @@ def _intensity(widest: Unit, results: Sequence[Result]) -> str:
 
 def _sources(results: Sequence[Result], machine: Machine) -> Text:
     versions = results[0].versions or {}
-    names = {"openblas": "OpenBLAS", "mkl": "MKL", "numba": "Numba"}
-    names |= {"numpy": "NumPy", "torch": "torch"}
+    names = {"openblas": "OpenBLAS", "mkl": "MKL", "numba": "Numba", "numpy": "NumPy"}
+    names |= {"cuda": "CUDA", "triton": "Triton", "torch": "torch"}
     said = ", ".join(f"{name} {versions[key]}" for key, name in names.items() if key in versions)
     return Text(f"Ceilings {machine.note}; {said}" if said else f"Ceilings {machine.note}")
 
@@ -167,7 +174,7 @@ def _sources(results: Sequence[Result], machine: Machine) -> Text:
 def _rows(results: Sequence[Result]) -> Fitted:
     against = {r.ratio.to for r in results if r.ratio}
     ratio_header = f"x {against.pop()}" if len(against) == 1 else "x best lib"
-    headers = ("step", "thr", "time", "+-", "GFLOP/s", "of roof", "", ratio_header, "err")
+    headers = ["step", "thr", "time", "+-", "call", "GFLOP/s", "of roof", "", ratio_header, "err"]
     right = [r for r in results if r.timing and not r.reference and not r.impossible]
     best = min(right, key=lambda r: r.timing.median_s if r.timing else 0, default=None)
     rows = []
@@ -175,14 +182,16 @@ def _rows(results: Sequence[Result]) -> Fitted:
         style = "bold green" if r is best else "dim" if r.skipped else ""
         style = style if r.timing or r.skipped else "red"
         rows.append((style, _cells(r)))
-    return Fitted(headers, rows)
+    some = {"call": any(r.call for r in results), "thr": any(r.device == "cpu" for r in results)}
+    known = [h for h in headers if some.get(h, True)]
+    return Fitted(headers, rows, known)
 
 
 def _cells(r: Result) -> tuple[str, ...]:
-    name, threads = r.variant, str(r.threads)
+    name, threads = r.variant, str(r.threads) if r.device == "cpu" else ""
     if r.timing is None or r.flops is None:
         word = "skipped" if r.skipped else "failed"
-        return (name, threads, word if r.skipped or r.verdict else "unknown", *[""] * 6)
+        return (name, threads, word if r.skipped or r.verdict else "unknown", *[""] * 7)
     error = (r.verdict and r.verdict.error) or 0.0
     bar = "#" * max(1, round(_BAR * min(1.0, r.of_roof))) if r.of_roof is not None else ""
     return (
@@ -190,6 +199,7 @@ def _cells(r: Result) -> tuple[str, ...]:
         threads,
         scaled(r.timing.median_s, "s"),
         percent(r.timing.spread) if r.timing.rounds > 1 else "?",
+        scaled(r.call.median_s, "s") if r.call else "",
         significant(r.flops / 1e9),
         "-" if r.of_roof is None else percent(r.of_roof),
         "impossible" if r.impossible else bar,
@@ -200,11 +210,13 @@ def _cells(r: Result) -> tuple[str, ...]:
 
 def _notes(results: Sequence[Result]) -> list[Text]:
     notes = []
+    for why in dict.fromkeys(r.skipped for r in results if r.skipped):
+        names = list(dict.fromkeys(r.variant for r in results if r.skipped == why))
+        are = "are" if len(names) > 1 else "is"
+        notes.append(Text(f"{', '.join(names)} {are} left out: {why}.", style="dim"))
     for r in results:
         name = row_name(r)
-        if r.skipped:
-            notes.append(Text(f"{r.variant} is left out: {r.skipped}.", style="dim"))
-        elif r.verdict and not r.verdict.ok:
+        if r.verdict and not r.verdict.ok:
             notes.append(Text(f"{name} failed: {r.verdict.reason}.", style="red"))
         elif r.verdict and r.verdict.refused and not r.reference:
             notes.append(Text(f"{r.variant} does not take all shapes: {r.verdict.refused}."))
@@ -215,6 +227,15 @@ def _notes(results: Sequence[Result]) -> list[Text]:
         if r.timing and r.timing.spread > _NOISY:
             text = f"{name} is noisy: {scaled(r.timing.low_s, 's')} to"
             notes.append(Text(f"{text} {scaled(r.timing.high_s, 's')}.", style="yellow"))
+        if r.uncaptured:
+            text = f"{name} is called, not replayed: no graph could be made of it: {r.uncaptured}."
+            notes.append(Text(text, style="yellow"))
+        if r.clocks and r.clocks.sm_hz < _SAGGED * r.clocks.most_hz:
+            c = r.clocks
+            text = f"{name}: the clock was down to {c.sm_hz / 1e6:.0f} of {c.most_hz / 1e6:.0f} MHz"
+            notes.append(
+                Text(f"{text}, at {c.watts:.0f} W and {c.celsius:.0f} degrees.", style="dim")
+            )
     once = list({note.plain: note for note in notes}.values())
     return once + ([Text()] if once else [])
 

@@ -1,0 +1,69 @@
+"""The caches that one core's accesses go through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sandbox.machine import detect
+
+LINE_BYTES = 64
+_WAYS = {"L1": 8, "L2": 8}  # as usual where the system does not say; 16 further out
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One level of data caches, in sets of `ways` lines of `line` bytes, LRU in each set.
+
+    It allocates on a write and writes back. `policy`: "inclusive" holds all that is nearer, so what
+    it drops is dropped there, too; "victim" holds what the level before it dropped; "" neither.
+
+    Raises ValueError for a cache that does not consist of whole sets.
+    """
+
+    name: str
+    bytes: int
+    ways: int
+    line: int = LINE_BYTES
+    policy: str = ""
+
+    def __post_init__(self) -> None:
+        if self.policy not in ("", "inclusive", "victim"):
+            raise ValueError(f"{self.name}: the policy is inclusive or victim, not {self.policy!r}")
+        if min(self.bytes, self.ways, self.line) < 1 or self.bytes % (self.ways * self.line):
+            raise ValueError(
+                f"{self.name} of {self.bytes} bytes is no whole number of sets of {self.ways} "
+                f"lines of {self.line} bytes"
+            )
+
+    @property
+    def sets(self) -> int:
+        """How many sets there are."""
+        return self.bytes // (self.ways * self.line)
+
+
+def of_this_machine() -> list[Cache]:
+    """The data caches of one core, from the nearest on."""
+    sizes = {f"L{level}": size for level, (size, _) in detect.caches().items()}
+    return [Cache(name, size, _WAYS.get(name, 16)) for name, size in sizes.items()]
+
+
+def of_bytes(fast_bytes: int) -> list[Cache]:
+    """One cache of whole lines, 16-way where that divides them; raises ValueError below a line."""
+    if fast_bytes < LINE_BYTES:
+        raise ValueError(f"a cache of {fast_bytes} bytes is smaller than a line of {LINE_BYTES}")
+    lines = fast_bytes // LINE_BYTES
+    return [Cache("L1", lines * LINE_BYTES, 16 if lines % 16 == 0 else lines)]
+
+
+def boundaries(near_bytes: int, caches: Sequence[Cache]) -> Iterator[tuple[str, int]]:
+    """Each boundary by the name of its far side, and the bytes that all nearer storage holds.
+
+    `near_bytes` is what compiled code holds itself. A cache that is not inclusive may hold what is
+    in none of the nearer ones: they add up.
+    """
+    fast_bytes = near_bytes
+    for cache in caches:
+        yield cache.name, fast_bytes
+        fast_bytes = cache.bytes + (near_bytes if cache.policy == "inclusive" else fast_bytes)
+    yield "DRAM", fast_bytes
