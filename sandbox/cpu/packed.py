@@ -65,47 +65,13 @@ def multiply(a, b, out, KC, MC, NC):
                     ir = 0
                     for t in range(tiles):
                         mr = low + (t < higher)
-                        i = ic + ir
-                        if b_in_place or (first and b_rows and t == 0):
-                            tile(
-                                mr,
-                                width,
-                                last,
-                                left,
-                                i0 + ir,
-                                p0,
-                                b,
-                                pc,
-                                jc + jr,
-                                out,
-                                i,
-                                jc + jr,
-                                kc,
-                                pc > 0,
-                                panel,
-                                strip,
-                                first,
-                            )
-                        else:
-                            tile(
-                                mr,
-                                width,
-                                last,
-                                left,
-                                i0 + ir,
-                                p0,
-                                panel,
-                                strip,
-                                0,
-                                out,
-                                i,
-                                jc + jr,
-                                kc,
-                                pc > 0,
-                                panel,
-                                strip,
-                                False,
-                            )
+                        from_b = b_in_place or (first and b_rows and t == 0)
+                        right = b if from_b else panel
+                        q, j = (pc, jc + jr) if from_b else (strip, 0)
+                        tile(
+                            mr, width, last, left, i0 + ir, p0, right, q, j, out, ic + ir, jc + jr,
+                            kc, pc > 0, panel, strip, from_b and first,
+                        )  # fmt: skip
                         ir += mr
                         for p in range(t * kc // tiles, (t + 1) * kc // tiles):
                             if first:  # the next strip is on its way
@@ -120,13 +86,19 @@ def multiply(a, b, out, KC, MC, NC):
         jc += nc
 
 
+@njit
+def blocking(itemsize):
+    """KC, MC, NC of this machine."""
+    return BLOCKING.kc, BLOCKING.mc * 4 // itemsize, BLOCKING.nc * 4 // itemsize
+
+
 @variant("cpu", after="vectorised")
 @njit
 def packed(a, b, out):
     if a.shape[1] == 1:
         outer(a, b, out)
     elif rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
-        KC, MC, NC = BLOCKING.kc, BLOCKING.mc * 4 // a.itemsize, BLOCKING.nc * 4 // a.itemsize
-        multiply(a[:, ::1], b[:, ::1], out[:, ::1], KC, MC, NC)
+        # A slice with a step leaves the layout open: the loops are compiled once for all layouts.
+        multiply(a[:, ::1], b[:, ::1], out[:, ::1], *blocking(a.itemsize))
     else:
         dots(a, b, out)
