@@ -14,6 +14,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ RUNS = (  # dtype, layout, unit of cuBLAS
     ("float64", "nn", "fp64"),
 )
 # The best step's speed relative to cuBLAS, least, where (unit, layout) and N are these.
-FLOORS = {
+FLOORS: dict[tuple[str, str], Callable[[int], float]] = {
     ("fp32", "nn"): lambda n: 1.05 if n <= 512 else 0.87 if n >= 2048 else 0,
     ("tf32", "nt"): lambda n: 1.0,
     ("fp16", "nn"): lambda n: 0.96 if n >= 2048 else 0,
@@ -92,7 +93,7 @@ def measure(
     a, b = (torch.randn(n, n, device="cuda").to(kind) for _ in range(2))
     a, b = (x.T if way == "t" else x for x, way in zip((a, b), layout, strict=True))
     out = torch.empty(n, n, device="cuda", dtype=torch.bfloat16 if kind.itemsize == 1 else kind)
-    graphs = {name: graph(lambda run=run: run(a, b, out)) for name, run in runs.items()}
+    graphs = {name: graph(partial(run, a, b, out)) for name, run in runs.items()}
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(ROUNDS):
         for name in random.sample(list(runs), len(runs)):
@@ -139,11 +140,13 @@ def sweep(sizes: Sequence[int]) -> Iterator[Row]:
 
 def shortfalls(rows: Sequence[Row]) -> Iterator[str]:
     """What does not hold, in words."""
-    problems = {(r["unit"], r["layout"], r["n"]): [] for r in rows}
+    problems: dict[tuple[str, str, int], list[Row]] = {
+        (r["unit"], r["layout"], r["n"]): [] for r in rows
+    }
     for r in rows:
         problems[r["unit"], r["layout"], r["n"]].append(r)
     for (unit, layout, n), (_, *steps) in problems.items():
-        floor = FLOORS.get((unit, layout), lambda n: 0)(n)
+        floor = FLOORS[unit, layout](n) if (unit, layout) in FLOORS else 0.0
         best = max(r["to_cublas"] for r in steps)
         if best < floor:
             yield f"{unit} {layout} N={n}: {best:.3f} of cuBLAS, {floor} expected"

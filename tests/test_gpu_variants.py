@@ -13,7 +13,7 @@ from sandbox.problem import ITEMSIZE, Problem
 STEPS = {v.name: v for v in registry.discover().variants if v.device == "gpu" and not v.reference}
 GLUON = [name for name, v in STEPS.items() if "gluon" in v.path.read_text()]
 VIEWS = ("plain", "fortran", "sliced", "misaligned")
-SMALL = ((1, 1, 1), (5, 7, 1), (2, 9, 33), (0, 5, 3), (5, 0, 3), (5, 3, 0))
+SMALL = ((1, 1, 1), (5, 7, 1), (0, 5, 3), (5, 0, 3), (5, 3, 0))
 LARGE = (
     (1, 37, 64), (33, 1, 65), (16, 16, 700), (127, 129, 65), (257, 31, 100), (31, 257, 100),
     (96, 200, 300), (130, 260, 72), (1000, 1000, 1000), (1025, 513, 257), (300, 5000, 40),
@@ -106,8 +106,9 @@ def right(found):
 
 
 def cases(on_gpu):
-    yield from ((shape, "nn", view) for shape in SMALL for view in VIEWS)
-    yield from (((9, 18, 17), layout, "plain") for layout in ("nn", "nt", "tn", "tt"))
+    yield from ((shape, "nn", "plain") for shape in SMALL)
+    yield from (((3, 9, 33), "nn", view) for view in VIEWS)
+    yield from (((3, 9, 17), layout, "plain") for layout in ("nt", "tn", "tt"))
     if on_gpu:
         yield from ((shape, "nn", view) for shape in LARGE for view in VIEWS)
         yield from (((1024, 768, 512), layout, "plain") for layout in ("nn", "nt", "tn", "tt"))

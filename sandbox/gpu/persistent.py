@@ -36,7 +36,7 @@ def _kernel(
 ):
     down, across = tl.cdiv(m, BM), tl.cdiv(n, BN)
     for tile in tl.range(tl.program_id(0), down * across, tl.num_programs(0), flatten=True):
-        tile_m, tile_n = order(tile, down, across, GROUP)
+        tile_m, tile_n = order(tl.cast(tile, tl.int32), down, across, GROUP)
         total = product(a, b, tile_m, tile_n, k, A_T, B_T, BM, BN, BK)
         left, right = total.reshape(BM, 2, BN // 2).permute(0, 2, 1).split()
         out.store([tile_m * BM, tile_n * BN], left.to(out.dtype))
