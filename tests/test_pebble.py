@@ -153,8 +153,8 @@ def test_help_is_quick_to_load():
 def test_traffic_of_a_comparison(compare, tmp_path):
     saved, table = tmp_path / "rows.json", tmp_path / "rows.csv"
     code, out, err = compare(
-        "naive", "--n", "40", "--rounds", "1", "--threads", "1", "--traffic", "--fast-memory", "4KiB",
-        "--machine", "gh200", "--json", saved, "--csv", table,
+        "naive", "--n", "40", "--rounds", "1", "--threads", "1", "--machine", "gh200",
+        "--traffic", "--fast-memory", "4KiB", "--json", saved, "--csv", table,
     )  # fmt: skip
     assert code == 0, err
     assert "naive" in out.split("moved")[1]
