@@ -2,7 +2,7 @@ PYTHON ?= .venv/bin/python
 
 .PHONY: check lint types test
 
-check: lint types test  ## all that CI runs
+check: lint types test triton3.6 triton3.9  ## all that CI runs
 
 lint:
 	$(PYTHON) -m ruff check .
@@ -13,3 +13,8 @@ types:
 
 test:
 	$(PYTHON) -m pytest
+
+triton%: requirements-triton%.txt  ## what is compiled and interpreted, with another Triton
+	$(PYTHON) -m pip install -q --upgrade --no-deps --target .triton/$* -r $<
+	PYTHONPATH=$(CURDIR)/.triton/$* $(PYTHON) -m pytest tests/test_compiled.py tests/test_gpu_variants.py \
+		-k "not element"  # a minute in the interpreter

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from importlib import import_module
 
 from sandbox.arguments import Parser
 
 COMMANDS = {
     "compare": "sandbox.compare",
-    "pebble": "sandbox.commands.pebble",
     "roofline": "sandbox.commands.roofline",
+    "compiled": "sandbox.commands.compiled",
+    "pebble": "sandbox.commands.pebble",
 }
 
 
@@ -19,7 +20,7 @@ def main() -> int:
     p = Parser(prog="sandbox", description="Optimise matrix multiplication, and be judged.")
     p.add_argument("command", choices=COMMANDS, help="COMMAND --help tells more")
     options = p.parse_args(sys.argv[1:2])
-    code: int = import_module(COMMANDS[options.command]).main(sys.argv[2:])
+    code: int = importlib.import_module(COMMANDS[options.command]).main(sys.argv[2:])
     return code
 
 

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 from sandbox.report.console import Terminal
 
+PICTURES = (".svg", ".png", ".pdf")
+
 
 class Parser(argparse.ArgumentParser):
     """A parser that states the mistake in one line and exits with code 2."""
@@ -84,3 +86,10 @@ def writable(text: str) -> Path:
             reason = getattr(error, "strerror", None) or error
             raise argparse.ArgumentTypeError(f"cannot write {text!r}: {reason}") from None
     return path
+
+
+def picture(text: str) -> Path:
+    """A file of a format that pictures are saved in, and that can be written."""
+    if not text.lower().endswith(PICTURES):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(PICTURES)}")
+    return writable(text)

@@ -8,28 +8,34 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from sandbox import plan, processes, runner
-from sandbox.arguments import Parser, capacity, positive, seconds, shapes, sizes, writable
-from sandbox.machine import catalogue, detect
+from sandbox.arguments import Parser, capacity, picture, positive, seconds, shapes, sizes, writable
+from sandbox.judgement import article_storage
+from sandbox.machine import Machine, catalogue, detect
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.registry import DEVICES, BrokenFile, Registry, Variant, discover
 from sandbox.report.console import Terminal
 from sandbox.report.counters import counters
+from sandbox.report.explain import explain
 from sandbox.report.files import as_csv, as_json
+from sandbox.report.levels import levels
 from sandbox.report.table import report, row_name
 from sandbox.report.traffic import traffic
 from sandbox.result import Result
-from sandbox.traffic import levels
 from sandbox.traffic.counters import NotCounted, counted
-from sandbox.traffic.simulated import estimated_s, simulated
+from sandbox.traffic.levels import Cache, of_bytes, of_this_machine
+from sandbox.traffic.on_gpu import Chip
+from sandbox.traffic.simulated import LONG_S, estimated_s, simulated
 
 _STDOUT = Path("-")
+_STORAGE = "what is nearer than DRAM: all on the chip, or the last-level cache alone"
 
 
 def parser() -> Parser:
@@ -50,6 +56,9 @@ def parser() -> Parser:
     add("--threads", type=positive, metavar="T", help="for what is parallel (default: 1, and all)")
     add("--cache", choices=("warm", "cold"), default="warm", help="cold: flushed before each call")
     add("--machine", metavar="NAME", help="ceilings of a catalogue machine instead of this one")
+    add("--storage", choices=("all", "article"), default="all", help=_STORAGE)
+    add("--levels", action="store_true", help="the roofline at every memory level")
+    add("--explain", action="store_true", help="where the time goes; with 5 sizes, a fit of T0")
     add("--rounds", type=positive, default=9, metavar="R", help="visits of each row (default 9)")
     add("--timeout", type=seconds, default=60.0, metavar="S", help="seconds a stage (default 60)")
     add("--json", type=writable, metavar="FILE", help="save the rows; - is standard output")
@@ -58,6 +67,7 @@ def parser() -> Parser:
     add("--fast-memory", type=capacity, metavar="32KiB", help="simulate one cache of this size")
     add("--yes", action="store_true", help="simulate even if it takes minutes")
     add("--counters", action="store_true", help="bytes that hardware counters saw (ncu, perf)")
+    add("--plot", type=picture, metavar="FILE", help="the roofline, or a sweep: .svg, .png, .pdf")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     add("--list", action="store_true", help="show the variants and end")
     return p
@@ -93,7 +103,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if interactive:
         status.start()
     try:
-        machine = machine or this_machine({t for _, t in rows}, options.remeasure, status.update)
+        deep = options.levels or options.explain or options.plot is not None
+        machine = machine or this_machine(
+            {t for _, t in rows},
+            options.remeasure,
+            status.update,
+            levels=deep,
+            gpu=any(v.device == "gpu" for v, _ in rows),
+        )
+        if options.storage == "article":
+            machine = article_storage(machine)
+        limit_s = inf if options.yes else LONG_S
         cold = options.cache == "cold"
         what = plan.Plan(rows, problems, machine, cold, options.rounds, options.timeout)
         for found in runner.run(what, status.update):
@@ -102,25 +122,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print()
             results += found
             out.print(report(found, machine, registry.variants))
-            if caches:
-                results[-len(found) :] = found = simulated(found, variants, caches, status.update)
+            if options.traffic:
+                results[-len(found) :] = found = simulated(
+                    found, variants, caches, Chip.of(machine), limit_s, status.update
+                )
                 out.print(traffic(found, caches))
             if options.counters:
                 results[-len(found) :] = found = counted(found, variants)
-                out.print(counters(found))
+            for detail in (counters, levels, explain):
+                if getattr(options, detail.__name__):
+                    out.print()
+                    out.print(detail(found))
             if interactive:
                 status.start()
+        if options.explain:
+            from sandbox.report import fixed_cost  # imports SciPy
+
+            if found_costs := fixed_cost.fits(results):
+                out.print()
+                out.print(fixed_cost.fixed_costs(found_costs))
     except KeyboardInterrupt:
         return 130
-    except (
-        OSError,
-        RuntimeError,
-        NotCounted,
-    ) as error:  # no room for the output, or for a child process
+    except (OSError, RuntimeError, NotCounted) as error:  # no room for the output or for a process
         p.exit(2, f"error: {error}\n")
     finally:
         status.stop()
-        _save(results, options, p)
+        _save(results, machine, options, p)
     for r in results:
         if r.traceback:
             err.print(f"\n{row_name(r)}:\n{r.traceback}", soft_wrap=True)
@@ -141,7 +168,7 @@ def _problems(options: Namespace) -> list[Problem]:
 
 def _caches(
     options: Namespace, problems: Sequence[Problem], variants: Sequence[Variant]
-) -> list[levels.Cache]:
+) -> list[Cache]:
     """What `--traffic` simulates, nothing without it.
 
     Raises ValueError where its caches are unknown, or the time it takes is long and not asked for.
@@ -149,22 +176,26 @@ def _caches(
     if not options.traffic:
         return []
     traced = sum(v.device == "cpu" and not v.reference for v in variants)
+    if not traced:
+        return []
     if (minutes := estimated_s(problems, traced) / 60) > 2 and not options.yes:
         raise ValueError(
             f"--traffic takes about {minutes:.0f} minutes more: choose smaller sizes or fewer "
             "rows, or give --yes"
         )
     if options.fast_memory:
-        return levels.of_bytes(options.fast_memory)
+        return of_bytes(options.fast_memory)
     if options.machine:
         raise ValueError(
             f"the caches of {options.machine} are not known: give --fast-memory their size, or "
             "leave out --machine"
         )
-    return levels.of_this_machine()
+    return of_this_machine()
 
 
-def _save(results: Sequence[Result], options: Namespace, p: Parser) -> None:
+def _save(
+    results: Sequence[Result], machine: Machine | None, options: Namespace, p: Parser
+) -> None:
     for text, path in ((as_json, options.json), (as_csv, options.csv)):
         try:
             if path == _STDOUT:
@@ -173,6 +204,13 @@ def _save(results: Sequence[Result], options: Namespace, p: Parser) -> None:
                 path.write_text(text(results), encoding="utf-8")
         except OSError as error:
             p.exit(2, f"error: cannot write {path}: {error.strerror}\n")
+    if options.plot and machine and results:
+        from sandbox.report import plot  # imports matplotlib
+
+        try:
+            plot.save(plot.figure(results, machine), options.plot)
+        except (OSError, ValueError) as error:
+            p.exit(2, f"error: cannot draw {options.plot}: {error}\n")
 
 
 def _listing(registry: Registry) -> Table:

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
 
-from sandbox.machine import Machine
+from sandbox.machine import Machine, Unit
 from sandbox.problem import Problem
 from sandbox.registry import Variant
 from sandbox.result import Bound, Ratio, Result
-from sandbox.roofline import ceiling, compulsory_bytes, intensity, pebble_bytes
+from sandbox.roofline import (
+    binding_level,
+    compulsory_bytes,
+    intensity,
+    level_bounds,
+    pebble_bytes,
+)
+
+
+def article_storage(machine: Machine) -> Machine:
+    """The machine with the last-level cache alone nearer than DRAM, as the article has it."""
+
+    def alone(unit: Unit) -> Unit:
+        dram = replace(unit.levels[0], fast_bytes=unit.article_bytes)
+        return replace(unit, levels=(dram, *unit.levels[1:]))
+
+    return replace(machine, units=tuple(map(alone, machine.units)))
 
 
 def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) -> Bound | None:
-    """The roof over a row, or None where the machine's is unknown.
+    """The lowest roof over a row, or None where the machine's is unknown.
 
-    Data that stays in a cache has no DRAM roof, and until that cache's bandwidth is known its roof
-    is compute.
+    A level whose bandwidth is unknown has no roof, nor in a warm run has one near which all the
+    data stays from one call to the next.
     """
     unit = m.unit(v.device, v.unit_for(problem.dtype), threads)
     if unit is None:
         return None
-    gemm = problem.gemm
-    compulsory, least = compulsory_bytes(gemm), pebble_bytes(gemm, unit.fast_bytes)
-    flop_per_byte = intensity(gemm, least)
-    peak, bound_by = unit.peak_flops / v.products, "compute"
-    if cold or compulsory > unit.fast_bytes:
-        roof = ceiling(peak, unit.bandwidth, flop_per_byte)
-        peak, bound_by = roof.flops, "compute" if roof.bound_by == "compute" else "DRAM"
+    gemm, peak = problem.gemm, unit.peak_flops / v.products
+    least = pebble_bytes(gemm, unit.fast_bytes)
+    levels = level_bounds(gemm, unit.levels, peak, repeat(0) if cold else _held_bytes(unit))
+    lowest = binding_level(levels, peak)
+    bound_by = lowest.name if lowest else "compute"
     return Bound(
-        ceiling_flops=peak,
+        ceiling_flops=lowest.ceiling_flops or peak if lowest else peak,
         bound_by=bound_by,
-        intensity=flop_per_byte,
+        intensity=intensity(gemm, least),
         pebble_bytes=least,
-        compulsory_bytes=compulsory,
+        compulsory_bytes=compulsory_bytes(gemm),
         source=unit.source,
-        spread=unit.spread,
+        spread=next((x.spread for x in unit.levels if x.name == bound_by), unit.spread),
+        t0_s=unit.fixed_cost_s.get("graph", unit.t0_s),  # a kernel on a GPU is replayed
+        launch_s=unit.t0_s,
+        levels=tuple(levels),
     )
+
+
+def _held_bytes(unit: Unit) -> list[int]:
+    """What outlasts a call on the near side of each level: on a GPU the L2 cache alone."""
+    if unit.device == "gpu":
+        return [unit.article_bytes, *[0] * len(unit.levels[1:])]
+    return [x.memories * x.fast_bytes for x in unit.levels]
 
 
 def ranked(results: list[Result]) -> list[Result]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable
 from functools import cache
 from multiprocessing import forkserver
@@ -43,7 +44,7 @@ def context(cores: int) -> BaseContext:
     ours = {
         "NUMBA_NUM_THREADS": str(max(2, cores)),
         "OPENBLAS_NUM_THREADS": "1",
-        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning",
+        "PYTHONWARNINGS": "ignore:resource_tracker:UserWarning,ignore::RuntimeWarning:runpy",
     }
     kept = {name: os.environ.pop(name) for name in (*_SET_BY_ROW, *ours) if name in os.environ}
     os.environ |= ours
@@ -57,27 +58,38 @@ def context(cores: int) -> BaseContext:
 
 
 def in_child(context: BaseContext, function: Callable[..., Any], *args: object) -> Any:
-    """What `function` returns in a process of its own; raises RuntimeError where that dies."""
+    """What `function` returns in a process of its own; raises Lost where that raises or dies."""
     here, there = context.Pipe()
-    process = context.Process(target=_answer, args=(there, function, args), daemon=True)  # type: ignore[attr-defined]
+    process = context.Process(target=_answer, args=(there,), daemon=True)  # type: ignore[attr-defined]
     process.start()
     there.close()
     try:
-        return here.recv()
+        here.send((function, args))
+        kind, answer = here.recv()
     except EOFError:
         process.join()
-        raise RuntimeError(f"{function.__name__} ended with code {process.exitcode}") from None
+        raise Lost(f"{_ending(process.exitcode)} during {function.__name__}") from None
     finally:
         process.kill()
+    if kind == "raised":
+        raise Lost(*answer)
+    return answer
 
 
-def _answer(connection: Connection, function: Callable[..., Any], args: tuple[object, ...]) -> None:
+def _answer(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-    connection.send(function(*args))
+    try:
+        function, args = connection.recv()
+    except EOFError:  # the parent was interrupted while it started this
+        return
+    try:
+        connection.send(("done", function(*args)))
+    except Exception as error:
+        connection.send(("raised", (worker.one_line(error), traceback.format_exc())))
 
 
-class Lost(Exception):
-    """A row that goes no further: one line, and the traceback where there is one."""
+class Lost(RuntimeError):
+    """A child that goes no further: one line, and the traceback where there is one."""
 
     def __init__(self, reason: str, traceback: str | None = None) -> None:
         super().__init__(reason)

@@ -62,6 +62,7 @@ class Variant:
     products: int = 1
     accuracy: str | dict[str, str] | None = None
     batched: bool = False
+    expects: tuple[str, ...] = ()
     prepare: bool = False
     module: str | None = None  # as what it is imported; None for a file that is in no package
 
@@ -104,6 +105,7 @@ def variant(
     accuracy: str | dict[str, str] | None = None,
     batched: bool = False,
     supports: Callable[[Problem], str] = lambda problem: "",
+    expects: tuple[str, ...] = (),
     prepare: bool = False,
 ) -> Callable[[F], F]:
     """Declare `run(a, b, out) -> None` a variant of matrix multiplication; returns it unchanged.
@@ -117,6 +119,9 @@ def variant(
     accuracy   the allowance it is held to, default the dtype's, or {dtype: accuracy}
     batched    run takes 3-D arrays (else the sandbox loops over the batch)
     supports   problem -> "" or why not, in words
+    expects    instructions that must stand in its compiled code, each at least once, as
+               `python -m sandbox compiled` names them; "*" stands for any letters and "|" between
+               names for either: ("vector fma*",), ("*MMA", "UTMALDG|LDGSTS")
     prepare    the function takes the problem and returns `run`; what it does is not timed
 
     All but `supports` are literals: files are read, not run, to list what is in them.
@@ -262,11 +267,13 @@ def _check(options: dict[str, Any]) -> None:
         raise ValueError(f"{name!r} is no name")
     if name in ("all", *DEVICES):
         raise ValueError(f"the name {name!r} stands for a group: choose another")
-    kinds = {bool: (bool,), int: (int,), type(None): (str, dict, type(None))}
+    kinds = {bool: (bool,), int: (int,), tuple: (tuple,), type(None): (str, dict, type(None))}
     defaults = inspect.signature(variant).parameters
     for option in options.keys() - {"device", "name"}:
         if not isinstance(options[option], kinds[type(defaults[option].default)]):
             raise ValueError(f"{option}={options[option]!r} is of the wrong type")
+    if not all(isinstance(name, str) for name in options.get("expects", ())):
+        raise ValueError(f"expects={options['expects']!r} has to name instructions")
     if options.get("products", 1) < 1:
         raise ValueError("products is 1 or more")
 

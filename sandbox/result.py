@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sandbox.problem import Problem
-from sandbox.roofline import work
+from sandbox.roofline import LevelBound, Parts, parts, work
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,9 @@ class Source:
 class Bound:
     """The roof over one row. FLOP/s, FLOP/byte, bytes; `spread` is the ceiling's own doubt.
 
-    `pebble_bytes` is the least that any schedule moves between DRAM and everything nearer.
+    `pebble_bytes` is the least that any schedule moves between DRAM and everything nearer; `levels`
+    are all boundaries, DRAM first; `t0_s` is the fixed cost in seconds, measured by itself, and
+    `launch_s` that of a call as the caller of a kernel on a GPU sees it.
     """
 
     ceiling_flops: float
@@ -139,6 +141,9 @@ class Bound:
     compulsory_bytes: int
     source: Source
     spread: float = 0.0
+    t0_s: float | None = None
+    launch_s: float | None = None
+    levels: tuple[LevelBound, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,10 +204,57 @@ class Result:
             return False
         return self.of_roof > 1 + self.timing.spread + self.bound.spread
 
+    @property
+    def parts(self) -> Parts | None:
+        """Where the time goes, None where there is no time, no ceiling or no T0."""
+        return self._parts(self.timing, self.bound.t0_s) if self.bound else None
+
+    @property
+    def call_parts(self) -> Parts | None:
+        """Where the time of the whole call of a kernel on a GPU goes."""
+        return self._parts(self.call, self.bound.launch_s) if self.bound else None
+
+    @property
+    def moved(self) -> dict[str, float]:
+        """Bytes moved at each level, by its name, as far as they are known.
+
+        Counted where counters were read, else simulated. ncu and the simulation start with empty
+        caches: of a warm run, what may be held from the call before is taken off. perf sees calls
+        that follow one another.
+        """
+        c = self.counters
+        if self.bound is None or not (c or self.traffic):
+            return {}
+        known: dict[str, int | None] = {}
+        if c:
+            known = {"DRAM": c.dram_bytes, "L2": c.l2_bytes, "shared": c.shared_bytes}
+        elif self.traffic:
+            known = {**self.traffic.moved_bytes}
+        emptied = self.device == "gpu" or c is None
+        held = {x.name: x.held_bytes for x in self.bound.levels if emptied}
+        return {x: max(0, q - held.get(x, 0)) for x, q in known.items() if q is not None}
+
+    def _parts(self, timing: Timing | None, t0_s: float | None) -> Parts | None:
+        if timing is None or self.bound is None or t0_s is None:
+            return None
+        rates = {x.name: x.bandwidth for x in self.bound.levels}
+        moved = [(q, rate) for name, q in self.moved.items() if (rate := rates.get(name))]
+        return parts(
+            self.problem.gemm, timing.median_s, t0_s, self.bound.ceiling_flops, moved or None
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Plain data: dicts, lists, strings, numbers and None."""
         data = asdict(self)
         del data["problem"]["strided"]
+        levels = data["bound"].pop("levels") if self.bound else ()
+        bound_by = self.bound.bound_by if self.bound else None
+        data["levels"] = [
+            x | {"moved_bytes": self.moved.get(x["name"]), "binds": x["name"] == bound_by}
+            for x in levels
+        ]
+        data["parts"] = asdict(self.parts) if self.parts else None
+        data["call_parts"] = asdict(self.call_parts) if self.call_parts else None
         if self.traffic:
             data["traffic"]["over_bound"] = self.traffic.over_bound
         data["gflops"] = self.flops / 1e9 if self.flops else None

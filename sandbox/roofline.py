@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import repeat
 from math import cbrt, ceil, isqrt, sqrt
 from typing import Literal
 
@@ -75,23 +76,47 @@ class Level:
     """A boundary of the hierarchy, named for the level on its far side.
 
     Each of `memories` private near sides (SMs, cores) holds `fast_bytes`: all that is nearer than
-    the boundary. `bandwidth` is bytes/s through it, all memories together; None if unknown.
+    the boundary. `bandwidth` is bytes/s through it, all memories together; None if unknown;
+    `spread` is its doubt as a fraction of it, `source` where it comes from.
     """
 
     name: str
     fast_bytes: int
     memories: int = 1
     bandwidth: float | None = None
+    spread: float = 0.0
+    source: str = "unknown"
 
 
 @dataclass(frozen=True)
 class LevelBound:
-    """What one `Level` allows: least bytes, most FLOP/byte, and FLOP/s (None if unknown)."""
+    """What one `Level` allows: least bytes, most FLOP/byte, and FLOP/s (None if unknown).
+
+    `held_bytes` may be near already when the run starts. Where nothing else has to move there is
+    no `intensity`, and the level is no limit.
+    """
 
     name: str
     bytes: float
-    intensity: float
+    intensity: float | None
     ceiling_flops: float | None
+    bandwidth: float | None
+    held_bytes: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Where the seconds of a call go; the parts add up to its time.
+
+    `t0_s`, the fixed cost; `bound_s`, the least that work and traffic take; `traffic_s`, what the
+    bytes that really move add to it (None where they are unknown); `rest_s`, all else, negative
+    where the others make more than the time.
+    """
+
+    t0_s: float
+    bound_s: float
+    traffic_s: float | None
+    rest_s: float
 
 
 def work(gemm: Gemm) -> int:
@@ -245,20 +270,27 @@ def ceiling(peak_flops: float, bandwidth: float, flop_per_byte: float) -> Ceilin
     return Ceiling(peak_flops, "compute")
 
 
-def level_bounds(gemm: Gemm, levels: Iterable[Level], peak_flops: float) -> list[LevelBound]:
+def level_bounds(
+    gemm: Gemm, levels: Iterable[Level], peak_flops: float, held_bytes: Iterable[int] = repeat(0)
+) -> list[LevelBound]:
     """The pebble bound and its ceiling at each boundary.
 
-    Each holds by itself: they do not add up, and one schedule need not attain them all.
+    Each holds by itself: they do not add up, and one schedule need not attain them all. In a warm
+    run, one of many on the same matrices, `held_bytes` near each boundary outlast a call: each
+    saves a read at most, or a write where C is written over before it leaves.
 
     Raises ValueError as `pebble_bytes` and `ceiling` do.
     """
     bounds = []
-    for level in levels:
-        least = pebble_bytes(gemm, level.fast_bytes, level.memories)
-        most = intensity(gemm, least)
-        rate = level.bandwidth
-        roof = None if rate is None else ceiling(peak_flops, rate, most).flops
-        bounds.append(LevelBound(level.name, least, most, roof))
+    for level, held in zip(levels, held_bytes, strict=False):
+        least = max(0, pebble_bytes(gemm, level.fast_bytes, level.memories) - held)
+        most = intensity(gemm, least) if least else None
+        rate, roof = level.bandwidth, None
+        if most is None:
+            roof = peak_flops
+        elif rate is not None:
+            roof = ceiling(peak_flops, rate, most).flops
+        bounds.append(LevelBound(level.name, least, most, roof, rate, held))
     return bounds
 
 
@@ -281,6 +313,25 @@ def time_s(
     """
     _require_positive(peak_flops=peak_flops, bandwidth=bandwidth)
     return t0_s + max(work(gemm) / peak_flops, moved_bytes / bandwidth)
+
+
+def parts(
+    gemm: Gemm,
+    time_s: float,
+    t0_s: float,
+    ceiling_flops: float,
+    moved: Iterable[tuple[float, float]] | None = None,
+) -> Parts:
+    """Where a measured time goes: T0; max(W / P, Q_min / B); what the bytes moved add; the rest.
+
+    `ceiling_flops` is the roofline over all levels, so W over it is that maximum; `moved` holds
+    for each level the bytes moved and the bandwidth in bytes/s. T0 has to be measured by itself.
+    """
+    bound_s = work(gemm) / ceiling_flops
+    traffic_s = None
+    if moved is not None:
+        traffic_s = max([0.0, *(q / rate - bound_s for q, rate in moved)])
+    return Parts(t0_s, bound_s, traffic_s, time_s - t0_s - bound_s - (traffic_s or 0.0))
 
 
 def n_for_efficiency(eta: float, t0_s: float, peak_flops: float) -> float:

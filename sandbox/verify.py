@@ -34,6 +34,7 @@ _POISON = {2: 0x7EDD, 4: 0x7FC0DEAD, 8: 0x7FF8DEADDEADDEAD}
 _SMALL = 2**28  # multiplications
 _REPEATS, _RACES = 3, 5  # calls of a parallel variant, on each case and on the long one
 _LONG = (200, 200, 8000)  # milliseconds a thread
+NUMPY_DTYPES = ("float64", "float32", "float16")
 WHERE = {"cpu": "cpu", "gpu": "cuda"}  # torch's names
 _matmul = torch.matmul
 
@@ -41,7 +42,8 @@ _matmul = torch.matmul
 class Trial:
     """One product's arrays between guard bands, and the private copies that the oracle uses.
 
-    On the device of the variant that is tried, "cpu" or "gpu".
+    On the device of the variant that is tried, "cpu" or "gpu". Raises TypeError for a dtype that
+    NumPy, which a CPU's variants are given, does not have.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class Trial:
         device: str = "cpu",
     ) -> None:
         self._case, self._accuracy = case, accuracy
+        if device == "cpu" and case.problem.dtype not in NUMPY_DTYPES:
+            raise TypeError(f"NumPy has no {case.problem.dtype}")
         where = WHERE[device]
         self._a, self._b = (x.to(where) for x in inputs(case, seed))
         p = case.problem

@@ -46,7 +46,7 @@ def main(connection: Connection, v: Variant, threads: int, cores: int) -> None:
         except Absent as why:
             connection.send(("absent", str(why)))
         except Exception as error:
-            connection.send(("raised", (_one_line(error), traceback.format_exc())))
+            connection.send(("raised", (one_line(error), traceback.format_exc())))
 
 
 class Absent(Exception):
@@ -61,7 +61,8 @@ def _kind(v: Variant) -> type[Row]:
     return Row
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """An exception as a row tells it."""
     return " ".join([f"{type(error).__name__}:", *str(error).split()][:40])
 
 
@@ -89,13 +90,12 @@ class Row:
 
     def _load(self, connection: Connection) -> Kernel:
         """Import the variant; its compiler reports when it works."""
-        if not _why_not("numba"):
-            _use_widest_vectors()
+        if not why_not("numba"):
+            use_widest_vectors()
             _report_compilation(connection)
             _use_compile_cache(self._v)
         kernel = load_or_say(self._v)
-        if self._v.built_in and hasattr(kernel.function, "enable_caching"):  # Numba's
-            kernel.function.enable_caching()
+        self._cache_compiled(kernel.function)
         return kernel
 
     def versions(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Row:
         from threadpoolctl import threadpool_info
 
         found = {"numpy": np.__version__, "torch": self._torch.__version__}
-        if not _why_not("numba"):
+        if not why_not("numba"):
             found["numba"] = import_module("numba").__version__
         for library in threadpool_info():
             if library["internal_api"] == "openblas":
@@ -189,10 +189,18 @@ class Row:
 
     def _prepare(self, problem: Problem) -> Run:
         run: Run = self._kernel.function
-        return self._kernel.function(problem) if self._v.prepare else run
+        if self._v.prepare:
+            run = self._kernel.function(problem)
+            self._cache_compiled(run)
+        return run
+
+    def _cache_compiled(self, function: Callable[..., Any]) -> None:
+        function = getattr(function, "func", function)  # of a partial
+        if self._v.built_in and hasattr(function, "enable_caching"):  # Numba's
+            function.enable_caching()
 
     def _refuses(self, problem: Problem) -> str:
-        if self._v.device == "cpu" and problem.dtype not in ("float64", "float32", "float16"):
+        if self._v.device == "cpu" and problem.dtype not in self._verify.NUMPY_DTYPES:
             return f"NumPy has no {problem.dtype}"
         return self._kernel.refuses(problem)
 
@@ -212,12 +220,13 @@ def load_or_say(v: Variant) -> Kernel:
     except ImportError:
         source = v.path.read_text(encoding="utf-8")
         for library in ("numba", "triton"):
-            if library in source and (why := _why_not(library)):
+            if library in source and (why := why_not(library)):
                 raise Absent(why) from None
         raise
 
 
-def _why_not(library: str) -> str:
+def why_not(library: str) -> str:
+    """Why a library cannot be used here, or nothing."""
     try:
         import_module(library)
     except ImportError as error:
@@ -225,7 +234,7 @@ def _why_not(library: str) -> str:
     return ""
 
 
-def _use_widest_vectors() -> None:
+def use_widest_vectors() -> None:
     """LLVM vectorises for 256 bits on processors whose early kin slowed down under 512; the peak
     that rows are measured against is that of the widest vectors."""
     import llvmlite.binding as llvm
@@ -244,6 +253,7 @@ def _use_compile_cache(v: Variant) -> None:
     from sandbox.machine.here import store
 
     beside = sorted(v.path.parent.glob("*.py"))
+    beside += [p for p in (store().with_name("blocking.json"),) if p.exists()]  # compiled in
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in beside)).hexdigest()
     folder = store().parent / "compiled" / digest[:16]
     try:

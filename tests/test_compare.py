@@ -21,7 +21,7 @@ QUICK = ("--machine", "gh200", "--n", "32", "--rounds", "1")
 NATURE = {"counters", "call", "clocks", "uncaptured",
     "variant", "device", "reference", "unit", "problem", "threads", "cache", "verdict", "timing",
     "bound", "ratio", "skipped", "traceback", "machine", "versions", "gflops", "of_roof",
-    "impossible", "traffic",
+    "impossible", "traffic", "levels", "parts", "call_parts",
 }  # fmt: skip
 MINE = '''
 """Idea: [x] and [/x]. More."""
@@ -133,6 +133,9 @@ def refused(answer, *words):
         (["--json"], ["--json"]),
         (["--csv", "-", "--json", "-"], ["--csv", "--json"]),
         (["--csv", "same", "--json", "same"], ["same"]),
+        (["--plot", "x.jpg"], ["--plot", "'x.jpg'", ".svg, .png, .pdf"]),
+        (["--plot", "/nonexistent/x.svg"], ["/nonexistent/x.svg", "No such"]),
+        (["--storage", "l2"], ["'l2'", "article"]),
         (["--machine", "nosuch"], ["'nosuch'", "gh200"]),
         (["--machine", ""], ["''", "gh200"]),
         (["/nonexistent/file.py"], ["/nonexistent/file.py: No such file"]),
@@ -235,6 +238,36 @@ def test_csv_to_standard_output_and_json_to_a_file(compare, tmp_path):
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [r["variant"] for r in rows] == [r["variant"] for r in strict(path.read_text())]
     assert float(rows[0]["timing.median_s"]) == strict(path.read_text())[0]["timing"]["median_s"]
+
+
+def test_levels_explanation_and_picture(compare, tmp_path):
+    options = ("--levels", "--explain", "--plot", tmp_path / "a.svg", "--storage", "article")
+    code, out, err = compare("numpy", *QUICK, "--threads", "1", *options, "--json", "-")
+    assert (code, out[0]) == (0, "[")
+    assert "fp32, 1 thread: numpy, torch" in err
+    assert "Where the time goes" in err
+    row = strict(out)[0]
+    assert row["levels"][0]["name"] == "DRAM"
+    assert row["levels"][0]["held_bytes"] == 117_000_000
+    assert sum(x or 0 for x in row["parts"].values()) == pytest.approx(row["timing"]["median_s"])
+    assert "numpy, 1 thread</text>" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+
+def test_a_sweep_is_drawn_against_n_and_its_fixed_cost_fitted(compare, tmp_path):
+    sizes = ("--machine", "gh200", "--rounds", "1", "--n", "8,16,24,32,48")
+    picture = tmp_path / "a.png"
+    code, out, _ = compare("numpy", *sizes, "--threads", "1", "--explain", "--plot", picture)
+    assert code == 0
+    assert "Fixed cost: T = T0" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_nothing(compare, file, tmp_path):
+    picture = tmp_path / "a.pdf"
+    code, _, err = compare(file(ZEROS), *QUICK, "--dtype", "float64", "--plot", picture)
+    assert code == 2
+    assert f"error: cannot draw {picture}: no row has both a time and a ceiling" in err
+    assert not picture.exists()
 
 
 def test_several_problems_with_batches_and_layouts(compare):
@@ -362,7 +395,7 @@ def test_what_was_judged_is_saved_when_interrupted(compare, monkeypatch, tmp_pat
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_no_line_is_too_wide(compare, file, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    code, out, _ = compare(file(ZEROS), *QUICK, "--threads", "1")
+    code, out, _ = compare(file(ZEROS), *QUICK, "--threads", "1", "--levels", "--explain")
     assert code == 1
     assert max(map(len, out.splitlines())) <= columns
     assert "…" not in out

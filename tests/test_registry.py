@@ -71,6 +71,8 @@ def test_a_file_without_a_variant_is_told_what_to_do(tmp_path):
         ("variant('cpu', parallel='yes')", "parallel='yes'"),
         ("variant('cpu', products='3')", "products='3'"),
         ("variant('cpu', products=0)", "products"),
+        ("variant('cpu', expects='FFMA')", "expects='FFMA'"),
+        ("variant('cpu', expects=(7,))", "name instructions"),
     ],
 )
 def test_a_wrong_declaration_is_named_by_its_line(tmp_path, decorator, word):
@@ -86,7 +88,8 @@ def test_what_a_file_may_declare(tmp_path):
         "import sandbox\n"
         "import nothing_that_exists\n"
         '@sandbox.variant(device="cpu", name="[x] [/x]", after="tiled", products=3,\n'
-        '    parallel=True, unit={"float32": "tf32"}, supports=nothing_that_exists.supports)\n'
+        '    parallel=True, unit={"float32": "tf32"}, expects=("*MMA",),\n'
+        "    supports=nothing_that_exists.supports)\n"
         "def first(a, b, out): pass\n"
         '@sandbox.variant("gpu")\n'
         "@nothing_that_exists.jit\n"
@@ -96,6 +99,7 @@ def test_what_a_file_may_declare(tmp_path):
     first, second = read(path)
     assert (first.name, first.device, first.after) == ("[x] [/x]", "cpu", "tiled")
     assert (first.products, first.parallel, first.summary) == (3, True, "one file")
+    assert (first.expects, second.expects) == (("*MMA",), ())
     assert (first.unit_for("float32"), first.unit_for("float64")) == ("tf32", "fp64")
     assert (second.name, second.device, second.doc) == ("second", "gpu", "Its own.")
 

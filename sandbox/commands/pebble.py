@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from sandbox import plan, processes
 from sandbox.arguments import Parser, capacity, positive, shapes, writable
-from sandbox.machine import detect
+from sandbox.machine import catalogue, detect, device
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.processes import Lost
 from sandbox.registry import BrokenFile, Variant, discover
@@ -17,22 +18,22 @@ from sandbox.report import curves
 from sandbox.report.console import Terminal
 from sandbox.result import Point
 from sandbox.traffic.levels import LINE_BYTES
-from sandbox.traffic.simulated import estimated_s, points, powers_of_two
+from sandbox.traffic.on_gpu import Chip
+from sandbox.traffic.simulated import LONG_S, estimated_s, points, powers_of_two
 from sandbox.worker import Absent
-
-_LONG_S = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     p = Parser(prog="sandbox pebble", description=__doc__)
     add = p.add_argument
-    add("names", nargs="+", metavar="NAME", help="a variant, cpu, or a file with variants")
+    add("names", nargs="+", metavar="NAME", help="a variant, cpu, gpu, or a file with variants")
     add("--n", type=positive, default=256, metavar="N", help="N x N x N (default 256)")
     add("--shape", type=shapes, metavar="MxNxK", help="C (M x N) = A (M x K) B (K x N)")
     add("--dtype", choices=ITEMSIZE, default="float32")
     add("--layout", choices=LAYOUTS, default="nn", help="t: the operand lies transposed in memory")
     add("--fast-memory", type=capacity, metavar="32KiB", help="a cache of this size alone")
+    add("--machine", metavar="NAME", help="the GPU of a catalogue machine instead of this one's")
     add("--plot", type=writable, metavar="FILE", help="draw the curves (svg, pdf, png)")
     add("--json", type=writable, metavar="FILE", help="save the points; - is standard output")
     add("--yes", action="store_true", help="even if it takes minutes")
@@ -51,32 +52,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"--fast-memory {options.fast_memory}: a cache holds a line of {LINE_BYTES} bytes "
                 f"and three words at least, so {least} bytes or more"
             )
+        named_chip = Chip.of(catalogue.named(options.machine)) if options.machine else None
         registry = discover()
         named: list[Variant] = []
         for name in options.names:
             named += [v for v in plan.named(registry, name) if v not in named]
         plan.fits([(v, 1) for v in named], [problem])
-        seconds = estimated_s([problem], len(named))
-        if seconds > _LONG_S and not options.yes:
+        seconds = estimated_s([problem], sum(v.device == "cpu" for v in named))
+        if seconds > LONG_S and not options.yes:
             raise ValueError(
                 f"{problem.shape} takes about {seconds / 60:.0f} minutes to trace: "
                 "choose a smaller size, or give --yes"
             )
     except (ValueError, BrokenFile) as error:
         p.exit(2, f"error: {error}\n")
+    context = processes.context(detect.usable_cores())
+    chip = None
+    if any(v.device == "gpu" for v in named):
+        chip = named_chip or Chip.of_gpu(processes.in_child(context, device.gpu))
     to_stdout = options.json == Path("-")
     out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
     found: list[Point] = []
     failed: dict[str, str] = {}
     code = 0
-    processes.context(detect.usable_cores())
+    limit_s = inf if options.yes else LONG_S
     try:
         with err.status("starting", spinner="line") as status:
             for v in named:
                 status.update(f"{problem.shape}: tracing {v.name}")
                 sizes = [options.fast_memory] if options.fast_memory else powers_of_two(problem)
                 try:
-                    answer = points(v, problem, sizes)
+                    answer = points(v, problem, sizes, chip, limit_s)
                 except Absent as why:
                     answer = str(why)
                 except Lost as why:

@@ -4,31 +4,51 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from sandbox import roofline as model
 from sandbox.arguments import Parser, positive, writable
-from sandbox.machine import Machine, Unit, catalogue
+from sandbox.machine import Machine, Unit, catalogue, facts
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, Problem
 from sandbox.registry import UNITS
 from sandbox.report.console import Terminal
+from sandbox.report.machines import listing, sources
 from sandbox.report.table import scaled, significant
 
 _EFFICIENCIES = (0.5, 0.8, 0.9)
+_SIDE_BY_SIDE = 4
+
+
+@dataclass(frozen=True)
+class LevelFigures:
+    """One boundary of the hierarchy: bytes/s, FLOP/byte, the least bytes, FLOP/s; None unknown."""
+
+    name: str
+    bandwidth: float | None
+    spread: float
+    source: str
+    fast_bytes: int
+    memories: int
+    ridge: float | None
+    bytes: float
+    intensity: float | None
+    ceiling_flops: float | None
 
 
 @dataclass(frozen=True)
 class UnitFigures:
     """One arithmetic unit at one size N: FLOP/s, bytes/s, bytes, FLOP/byte, seconds.
 
-    `moved_into` holds the bound in bytes for each level, `n_for` the N that reaches 50, 80 and
-    90 % of the peak in spite of the fixed cost `t0_s`.
+    `levels` are the boundaries, each with all that is nearer as fast memory, and `bound_by_level`
+    the one that binds a product that starts in DRAM. `moved_into` holds the bound in bytes for
+    each level, `n_for` the N that reaches 50, 80 and 90 % of the peak in spite of `t0_s`.
     """
 
     unit: str
@@ -46,8 +66,11 @@ class UnitFigures:
     intensity: float
     ceiling_flops: float
     bound_by: str
+    levels: tuple[LevelFigures, ...]
+    bound_by_level: str
     moved_into: dict[str, float]
-    t0_s: float
+    t0_s: float | None
+    fixed_cost_s: dict[str, float]
     n_for: dict[str, float]
 
 
@@ -66,6 +89,8 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
     ridge = model.ridge(unit.peak_flops, unit.bandwidth)
     flop_per_byte = model.intensity(gemm, least)
     roof = model.ceiling(unit.peak_flops, unit.bandwidth, flop_per_byte)
+    bounds = model.level_bounds(gemm, unit.levels, unit.peak_flops)
+    binding = model.binding_level(bounds, unit.peak_flops)
     return UnitFigures(
         unit=unit.name,
         peak_flops=unit.peak_flops,
@@ -82,19 +107,43 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
         intensity=flop_per_byte,
         ceiling_flops=roof.flops,
         bound_by=roof.bound_by,
-        moved_into={
-            level.name: level.bytes
-            for level in model.level_bounds(gemm, unit.levels[1:], unit.peak_flops)
-        },
+        levels=tuple(
+            LevelFigures(
+                **asdict(level),
+                ridge=level.bandwidth and model.ridge(unit.peak_flops, level.bandwidth),
+                bytes=bound.bytes,
+                intensity=bound.intensity,
+                ceiling_flops=bound.ceiling_flops,
+            )
+            for level, bound in zip(unit.levels, bounds, strict=True)
+        ),
+        bound_by_level=binding.name if binding else "compute",
+        moved_into={near.name: far.bytes for far, near in pairwise(bounds[1:])},
         t0_s=unit.t0_s,
+        fixed_cost_s=unit.fixed_cost_s,
         n_for={
-            f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops) for e in _EFFICIENCIES
+            f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops)
+            for e in _EFFICIENCIES
+            if unit.t0_s
         },
     )
 
 
 def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -> Group:
-    """The figures of all units side by side."""
+    """The figures of all units, a few side by side."""
+    what = {"all": "all storage on the chip, with the safe bound"}
+    what["article"] = "the last-level cache, with the article's bound"
+    head = Text(f"{machine.name}   {machine.cores} of {machine.of_cores} cores", style="bold")
+    parts: list[RenderableType] = [head if machine.cores else Text(machine.name, style="bold")]
+    for device in ("cpu", "gpu"):
+        same = [f for f, u in zip(found, machine.units, strict=True) if u.device == device]
+        for first in range(0, len(same), _SIDE_BY_SIDE):
+            parts += [Text(), _table(same[first : first + _SIDE_BY_SIDE], n)]
+    notes = Text(f"Ceilings {machine.note}. Fast memory: {what[storage]}.")
+    return Group(*parts, Text(), notes, Text(), sources(machine.facts))
+
+
+def _table(found: Sequence[UnitFigures], n: int) -> Table:
     table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
     table.add_column("", overflow="fold")
     for f in found:
@@ -103,9 +152,14 @@ def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -
     def row(name: str, *cells: str) -> None:
         table.add_row(Text(name), *(Text(c) for c in cells))
 
+    def levels(name: str, cell: Callable[[LevelFigures], str]) -> None:
+        for level in dict.fromkeys(x.name for f in found for x in f.levels):
+            cells = ({x.name: cell(x) for x in f.levels}.get(level, "") for f in found)
+            row(name.format(level), *cells)
+
     row("peak", *(scaled(f.peak_flops, "FLOP/s") for f in found))
-    row("DRAM", *(scaled(f.bandwidth, "B/s") for f in found))
-    row("ridge I*, FLOP/byte", *(significant(f.ridge, 4) for f in found))
+    levels("{}", lambda x: scaled(x.bandwidth, "B/s") if x.bandwidth else "unknown")
+    levels("{} ridge I*, FLOP/byte", lambda x: significant(x.ridge, 4) if x.ridge else "")
     row("N* = 3 s I* / 2", *(str(int(f.n_star + 0.5)) for f in found))
     row("fast memory M", *(scaled(f.fast_bytes, "B") for f in found))
     row("I_max for large N", *(f"{f.intensity_limit:.0f}" for f in found))
@@ -117,17 +171,15 @@ def page(machine: Machine, found: Sequence[UnitFigures], n: int, storage: str) -
     row("intensity, at most", *(significant(f.intensity) for f in found))
     row("ceiling", *(scaled(f.ceiling_flops, "FLOP/s") for f in found))
     row("bound by", *(f.bound_by for f in found))
-    for level in found[0].moved_into:
-        row(f"into {level} at least", *(scaled(f.moved_into[level], "B") for f in found))
+    levels("from {} at least", lambda x: scaled(x.bytes, "B"))
+    row("all levels: bound by", *(f.bound_by_level for f in found))
     row("")
-    row("fixed cost T0", *(scaled(f.t0_s, "s") for f in found))
-    for e in found[0].n_for:
-        row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" for f in found))
-    what = {"all": "all storage on the chip, with the safe bound"}
-    what["article"] = "the last-level cache, with the article's bound"
-    head = Text(f"{machine.name}   {machine.cores} of {machine.of_cores} cores", style="bold")
-    notes = Text(f"Ceilings {machine.note}. Fast memory: {what[storage]}.")
-    return Group(head, Text(), table, Text(), notes)
+    for mode in dict.fromkeys(mode for f in found for mode in f.fixed_cost_s):
+        cells = (f.fixed_cost_s.get(mode) for f in found)
+        row(f"fixed cost T0, {mode}", *(scaled(s, "s") if s else "" for s in cells))
+    for e in dict.fromkeys(e for f in found for e in f.n_for):
+        row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" if f.n_for else "" for f in found))
+    return table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -135,6 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     p = Parser(prog="sandbox.roofline", description=__doc__)
     add = p.add_argument
     add("--machine", metavar="NAME", help=f"instead of this one: {', '.join(catalogue.names())}")
+    add("--machines", action="store_true", help="list the catalogue")
     add("--storage", choices=("article", "all"), default="all", help="what is fast memory")
     add("--n", type=positive, default=512, metavar="N", help="N x N x N (default 512)")
     add("--json", type=writable, metavar="FILE", help="save the figures; - is standard output")
@@ -142,10 +195,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = p.parse_args(arguments)
     err = Terminal(sys.stderr)
     try:
+        if options.machines:
+            Terminal(sys.stdout).print(listing({n: catalogue.named(n) for n in catalogue.names()}))
+            return 0
         if options.machine:
             machine = catalogue.named(options.machine)
         else:
-            machine = this_machine(remeasure=options.remeasure, say=err.print)
+            machine = this_machine((), options.remeasure, err.print, levels=True, gpu=True)
+            machine = replace(machine, facts=facts.of_this(machine))
     except ValueError as error:
         p.exit(2, f"error: {error}\n")
     found = [figures(unit, options.n, options.storage) for unit in machine.units]

@@ -20,7 +20,7 @@ KC_BYTES, NC = 2048, 96  # the block of B: 192 KiB, a part of L2; NR divides NC
 PAD = 16  # keeps columns that are used together off the same sets of the cache
 
 
-@variant("cpu", after="tiled")
+@variant("cpu", after="tiled", expects=("vector fma*",))
 @njit(fastmath={"contract", "reassoc"})  # reassoc: the terms of a sum may be added in any order
 def simd(a, b, out):
     m, k = a.shape

@@ -1,16 +1,17 @@
-"""Machines that are not this one: a data file each, beside this module."""
+"""Machines that are not this one: a data sheet each, in `sheets/`."""
 
 from __future__ import annotations
 
-import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from sandbox.machine import Machine, Unit
-from sandbox.result import Source
-from sandbox.roofline import Level
+from sandbox.machine import Machine
 
-_FOLDER = Path(__file__).parent
+if TYPE_CHECKING:
+    from sandbox.machine.sheet import Cpu, GpuSheet
+
+_FOLDER = Path(__file__).parent / "sheets"
 
 
 def names() -> list[str]:
@@ -18,24 +19,34 @@ def names() -> list[str]:
     return sorted(p.stem for p in _FOLDER.glob("*.toml"))
 
 
+# Sheets are read where one is asked for: that imports pydantic, which a run does not need.
+
+
 def named(name: str) -> Machine:
-    """The machine of that name; raises ValueError for one that is not in the catalogue."""
+    """The machine of that name.
+
+    Raises ValueError in one line for one that is not in the catalogue, and for a malformed sheet.
+    """
+    from sandbox.machine import sheet
+
     if name not in names():
         raise ValueError(f"unknown machine {name!r}: choose from {', '.join(names())}")
-    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-    units = tuple(_unit(u) for u in data["unit"])
-    return Machine(
-        data["name"],
-        data["cores"],
-        data["cores"],
-        units,
-        "from the data sheet of another machine, not measured",
-    )
+    return sheet.machine(sheet.read(_FOLDER / f"{name}.toml"))
 
 
-def _unit(u: dict[str, Any]) -> Unit:
-    near = ("dram_near_bytes", "l1_near_bytes", "l1_memories")
-    dram, l1, memories = (u.pop(key) for key in near)
-    levels = Level("DRAM", dram, 1, u["bandwidth"]), Level("L1", l1, memories)
-    u["article_bytes"] = int(u["article_bytes"])
-    return Unit(**u, levels=levels, source=Source("datasheet", "datasheet"))
+@cache
+def microarchitecture(name: str) -> Cpu | None:
+    """The sheet of a CPU microarchitecture, by archspec's name; None where it is unknown."""
+    from sandbox.machine import sheet
+
+    sheets = (sheet.read(path) for path in sorted(_FOLDER.glob("*.toml"), reverse=True))
+    return next((s.cpu for s in sheets if s.cpu and s.cpu.archspec == name), None)
+
+
+@cache
+def gpu(name: str) -> GpuSheet | None:
+    """The sheet of a GPU, by the driver's name; None where it is unknown."""
+    from sandbox.machine import sheet
+
+    sheets = (sheet.read(path) for path in sorted(_FOLDER.glob("*.toml")))
+    return next((s.gpu for s in sheets if s.gpu and s.gpu.device == name), None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
+from sandbox.machine.device import nvml
 from sandbox.result import Clocks
 
 _LEAST = (8, 0)  # compute capability: asynchronous copies, TF32, BF16
@@ -31,25 +30,13 @@ class Sensors:
     def __init__(self) -> None:
         import torch
 
-        self._handle = None
-        with suppress(Exception):  # no NVML, or none that answers: nothing is known
-            import pynvml
-
-            pynvml.nvmlInit()
-            uuid = f"GPU-{torch.cuda.get_device_properties().uuid}"
-            self._nvml, self._handle = pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._ask = nvml(str(getattr(properties, "uuid", "unknown")))
 
     def read(self) -> Clocks | None:
         """What the device does now; None where that is not known."""
-        if self._handle is None:
+        clock, most = self._ask("ClockInfo", "CLOCK_SM"), self._ask("MaxClockInfo", "CLOCK_SM")
+        power, heat = self._ask("PowerUsage"), self._ask("Temperature", "TEMPERATURE_GPU")
+        if None in (clock, most, power, heat):
             return None
-        nvml, handle = self._nvml, self._handle
-        try:
-            return Clocks(
-                sm_hz=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6,
-                most_hz=nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6,
-                watts=nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
-                celsius=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-            )
-        except nvml.NVMLError:
-            return None
+        return Clocks(sm_hz=clock * 1e6, most_hz=most * 1e6, watts=power / 1e3, celsius=heat)

@@ -6,11 +6,16 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import archspec.cpu
 import joblib
 import psutil
+
+if TYPE_CHECKING:
+    from sandbox.machine.sheet import Cpu
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -21,7 +26,20 @@ _ASSUMED = {1: 128 << 10, 2: 2 << 20, 3: 64 << 20}
 def processor() -> str:
     """Its name as sold, and its microarchitecture."""
     brand = archspec.cpu.brand_string() or platform.processor() or platform.machine()
-    return f"{brand}, {archspec.cpu.host().name}"
+    return f"{brand}, {microarchitecture()}"
+
+
+def microarchitecture() -> str:
+    """By archspec's name: zen3, neoverse_v2; a generic one (x86_64_v3) where it knows none."""
+    return str(archspec.cpu.host().name)
+
+
+def vector_isa() -> str:
+    """The widest vector extension."""
+    features = archspec.cpu.host().features
+    names = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sve2": "SVE2", "sve": "SVE"}
+    names |= {"asimd": "NEON", "sse2": "SSE2"}
+    return next((name for flag, name in names.items() if flag in features), "unknown")
 
 
 def usable_cores() -> int:
@@ -37,31 +55,100 @@ def installed_cores() -> int:
 def vector_registers_bytes() -> int:
     """The vector register file of one core as a program sees it."""
     features = archspec.cpu.host().features
-    if "avx512f" in features:
+    if "amx_tile" in features:
+        return 32 * 64 + 8 * 1024
+    if "avx512f" in features or "sve" in features:  # SVE's width is not told: 512 bits at most
         return 32 * 64
     return 16 * 32 if "avx" in features else 32 * 16
 
 
+@dataclass(frozen=True)
+class Cache:
+    """A level of data caches: bytes of one, bytes of all that this process can reach.
+
+    What the system does not say is None.
+    """
+
+    level: int
+    one_bytes: int
+    total_bytes: int
+    instances: int
+    ways: int | None = None
+    line_bytes: int | None = None
+
+    @property
+    def policy(self) -> str:
+        """Its microarchitecture's: `inclusive`, `victim` (it takes what the nearer level drops);
+        or `unknown`."""
+        sheet = data_sheet()
+        known = sheet.caches[self.level - 1 : self.level] if sheet else ()
+        return (known and known[0].policy) or "unknown"
+
+
+def hierarchy() -> tuple[Cache, ...]:
+    """The data caches from the nearest level to the last."""
+    found: dict[tuple[int, str], dict[str, int]] = {}
+    for folder in _cache_folders():
+        text = {name: _read(folder / name) for name in ("level", "type", "size", "shared_cpu_list")}
+        if text["type"] in ("Data", "Unified") and text["size"].endswith("K"):
+            found[int(text["level"]), text["shared_cpu_list"]] = {
+                "bytes": int(text["size"][:-1]) << 10,
+                "ways": int(_read(folder / "ways_of_associativity") or 0),
+                "line": int(_read(folder / "coherency_line_size") or 0),
+            }
+    if not found:
+        cores = usable_cores()
+        return tuple(Cache(level, size, size * cores, cores) for level, size in _ASSUMED.items())
+    caches = []
+    for level in sorted({level for level, _ in found}):
+        same = [facts for (other, _), facts in found.items() if other == level]
+        largest = max(same, key=lambda facts: facts["bytes"])
+        total = sum(facts["bytes"] for facts in same)
+        ways, line = largest["ways"] or None, largest["line"] or None
+        caches.append(Cache(level, largest["bytes"], total, len(same), ways, line))
+    return tuple(caches)
+
+
+def data_sheet() -> Cpu | None:
+    """Of this microarchitecture, in the catalogue; None where it is unknown.
+
+    A virtual machine may hide features and pass for an older one: its own caches have to be there.
+    """
+    from sandbox.machine import catalogue
+
+    sheet = catalogue.microarchitecture(microarchitecture())
+    own = [c.one_bytes for c in hierarchy()][:2]
+    return sheet if sheet and [c.bytes for c in sheet.caches[:2]] == own else None
+
+
 def caches() -> dict[int, tuple[int, int]]:
     """Per level the bytes of one data cache, and of all those this process can reach."""
-    found: dict[tuple[int, str], int] = {}
-    for index in _cache_folders():
-        try:
-            level, kind, size, shared = (
-                (index / name).read_text().strip()
-                for name in ("level", "type", "size", "shared_cpu_list")
-            )
-        except OSError:
-            continue
-        if kind != "Instruction" and size.endswith("K"):
-            found[int(level), shared] = int(size[:-1]) << 10
-    sizes = {
-        level: [size for (other, _), size in found.items() if other == level]
-        for level in sorted({level for level, _ in found})
-    }
-    if not sizes:
-        return {level: (size, size * usable_cores()) for level, size in _ASSUMED.items()}
-    return {level: (max(known), sum(known)) for level, known in sizes.items()}
+    return {c.level: (c.one_bytes, c.total_bytes) for c in hierarchy()}
+
+
+def _read(path: Path) -> str:
+    """What a file of /sys says, or nothing."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def cache_ways() -> dict[int, tuple[int, int]]:
+    """Per level the ways of one data cache, and the bytes of a way; 8 ways where it is not said."""
+    found = {}
+    for level, (size, _) in caches().items():
+        said = (index for index in _cache_folders() if _says(index, "level") == str(level))
+        ways = next((int(_says(x, "ways_of_associativity") or 0) for x in said), 0) or 8
+        found[level] = ways, size // ways
+    return found
+
+
+def _says(index: Path, name: str) -> str:
+    try:
+        return (index / name).read_text().strip()
+    except OSError:
+        return ""
 
 
 def _cache_folders() -> Iterator[Path]:
@@ -69,6 +156,23 @@ def _cache_folders() -> Iterator[Path]:
     cpus = process.cpu_affinity() if hasattr(process, "cpu_affinity") else []
     for cpu in cpus:
         yield from (_CPUS / f"cpu{cpu}" / "cache").glob("index*")
+
+
+def array_sizes(threads: int) -> dict[str, int]:
+    """Bytes, powers of two, that each thread has to read to be served by that cache alone.
+
+    Twice what is nearer, at least, and with the other threads three quarters of the cache, at
+    most. A cache that has no such size is left out.
+    """
+    sizes, near = {}, 0
+    for c in hierarchy():
+        sharers = min(threads, max(1, usable_cores() // c.instances))
+        most = c.one_bytes * 3 // 4 // sharers
+        size = 1 << (min(most, 8 * near) if near else most).bit_length() - 1
+        if size >= 2 * near:
+            sizes[f"L{c.level}"] = size
+        near = c.one_bytes
+    return sizes
 
 
 def available_bytes() -> int:

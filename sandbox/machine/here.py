@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import filelock
 import platformdirs
 
 from sandbox import processes
-from sandbox.machine import Machine, Unit, detect
-from sandbox.result import Source
-from sandbox.roofline import Level
+from sandbox.machine import Machine, assemble, detect
+
+_LAYERS = {"omp", "tbb", "workqueue"}
+_BUSY = " on a busy machine, perhaps too low and not kept: run again when nothing else runs"
+
+Say = Callable[[str], None]
 
 
 def store() -> Path:
@@ -26,17 +30,24 @@ def store() -> Path:
 def this_machine(
     threads: Iterable[int] = (),
     remeasure: bool = False,
-    say: Callable[[str], None] = lambda text: None,
+    say: Say = lambda text: None,
+    *,
+    levels: bool = False,
+    gpu: bool = False,
 ) -> Machine:
     """This machine, with ceilings for one thread, for all, and for each number in `threads`.
 
-    `say` hears what is measured.
+    `levels` asks for the bandwidth of each cache and the fixed cost of each threading layer, `gpu`
+    for the units of the CUDA device, where there is one. `say` hears what is measured.
 
     The store is read and written under a lock, so that two runs do not disturb each other. Where
-    it cannot be written the ceilings serve this run alone.
+    it cannot be written the ceilings serve this run alone, as do those of a busy machine.
     """
     with _lock():
-        return _machine(_known(threads, remeasure, say, _load()))
+        stored = _load()
+        data = _with_cpu(stored, threads, levels, remeasure, say)
+        stored = stored if data["date"].endswith(_BUSY) else data
+        return assemble.machine(data, _gpu(stored, remeasure, say) if gpu else None)
 
 
 @contextmanager
@@ -56,8 +67,10 @@ def _lock() -> Iterator[None]:
 def _load() -> dict[str, Any]:
     """What is stored of this machine; nothing where that is not one of ours from end to end."""
     try:
-        data = json.loads(store().read_text(encoding="utf-8"))
-        _machine(data)
+        data: dict[str, Any] = json.loads(store().read_text(encoding="utf-8"))
+        for found in data["gpus"].values():
+            assemble.machine(data, found)
+        assemble.machine(data)
         return data if data["fingerprint"] == detect.fingerprint() else {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {}
@@ -71,53 +84,105 @@ def _save(data: dict[str, Any]) -> None:
         new.replace(store())
 
 
-def _known(
-    threads: Iterable[int], remeasure: bool, say: Callable[[str], None], data: dict[str, Any]
+def _today() -> str:
+    return datetime.date.today().isoformat()
+
+
+def _nothing() -> dict[str, Any]:
+    return {"fingerprint": detect.fingerprint(), "date": _today(), "threads": {}, "gpus": {}}
+
+
+def _with_cpu(
+    data: dict[str, Any], threads: Iterable[int], levels: bool, remeasure: bool, say: Say
 ) -> dict[str, Any]:
-    """The stored figures, completed by those that are missing."""
+    """The stored figures, completed by those that are missing; kept unless the machine was busy."""
     if remeasure or not data:
-        date = datetime.date.today().isoformat()
-        data = {"fingerprint": detect.fingerprint(), "date": date, "threads": {}}
-    last_level = max(detect.caches().values())[1]
-    array_bytes = min(4 * last_level, detect.available_bytes() // 8)
+        data = _nothing() | {"gpus": data.get("gpus", {})}
+    known = data["threads"]
     wanted = {1, detect.usable_cores(), *threads}
-    missing = [t for t in sorted(wanted) if str(t) not in data["threads"]]
+    missing = sorted(t for t in wanted if str(t) not in known)
+    flat = sorted(t for t in wanted if levels and "levels" not in known.get(str(t), {}))
+    if not missing and not flat:
+        return data
+    say("measuring the ceilings of this machine")
+    context = processes.context(detect.usable_cores())
+    busy = False
     if missing:
-        say("measuring the ceilings of this machine")
-        context = processes.context(detect.usable_cores())
-        data["threads"] |= processes.in_child(context, _measure, missing, array_bytes)
-        _save(data)
+        size = min(4 * detect.hierarchy()[-1].total_bytes, detect.available_bytes() // 8)
+        found = processes.in_child(context, _measure, missing, size)
+        busy = any(facts["busy"] for facts in found.values())
+        known = known | found
+    if flat:
+        found = processes.in_child(context, _measure_levels, flat)
+        busy = busy or any(facts["busy"] for facts in found.values())
+        costs = {str(t): dict(known[str(t)]["t0_s"]) for t in flat}
+        for layer in sorted(_LAYERS - {x for modes in costs.values() for x in modes}):
+            for t, seconds in processes.in_child(context, _measure_layer, layer, flat).items():
+                costs[t][layer] = seconds
+        more = {t: found[t] | {"t0_s": costs[t]} for t in found}
+        known = known | {t: known[t] | facts for t, facts in more.items()}
+    data = data | {"threads": known}
+    if busy:
+        return data | {"date": data["date"] + _BUSY}
+    _save(data)
     return data
 
 
+def _gpu(stored: dict[str, Any], remeasure: bool, say: Say) -> dict[str, Any] | None:
+    """What is stored of the CUDA device, or measured now; None where there is none that works."""
+    stored = stored or _nothing()
+    say("looking for a GPU, and measuring its ceilings unless they are known")
+    context = processes.context(detect.usable_cores())
+    try:
+        found: dict[str, Any] | None = processes.in_child(
+            context, _measure_gpu, {} if remeasure else stored["gpus"]
+        )
+    except RuntimeError as error:  # a driver or a compiler that takes its process along
+        say(f"the GPU's ceilings are unknown: {error}")
+        return None
+    if found and "date" not in found:
+        found["date"] = _today() + _BUSY * found["busy"]
+        if not found["busy"]:
+            _save(stored | {"gpus": stored["gpus"] | {found["device"]["uuid"]: found}})
+    return found
+
+
+# What runs in a child: it imports what only a worker may.
+
+
 def _measure(threads: list[int], array_bytes: int) -> dict[str, Any]:
-    from sandbox.machine import calibrate  # imports numba, which only a worker may
+    from sandbox.machine import calibrate
 
     return {str(t): calibrate.measure(t, array_bytes) for t in threads}
 
 
-def _machine(data: dict[str, Any]) -> Machine:
-    cores, caches = detect.usable_cores(), detect.caches()
-    registers = detect.vector_registers_bytes()
-    chip = cores * registers + sum(total for _, total in caches.values())
-    units = []
-    for threads, found in ((int(t), x) for t, x in data["threads"].items()):
-        how, (bandwidth, _) = max(found["bandwidth"].items(), key=lambda item: item[1][0])
-        levels = Level("DRAM", chip, 1, bandwidth), Level("L1", caches[1][0] + registers, threads)
-        for arithmetic, (peak, spread) in found["peak"].items():
-            unit = Unit(
-                name=f"{arithmetic}, {threads} thread{'s' * (threads > 1)}",
-                device="cpu",
-                arithmetic=arithmetic,
-                threads=threads,
-                peak_flops=peak,
-                bandwidth=bandwidth,
-                t0_s=found["t0_s"],
-                article_bytes=max(caches.items())[1][1],
-                levels=levels,
-                source=Source("measured", f"measured ({how})"),
-                spread=spread,
-            )
-            units.append(unit)
-    note = f"measured {data['date']}"
-    return Machine(detect.processor(), cores, detect.installed_cores(), tuple(units), note)
+def _measure_levels(threads: list[int]) -> dict[str, Any]:
+    from sandbox.machine import calibrate
+
+    return {str(t): calibrate.levels(t, detect.array_sizes(t)) for t in threads}
+
+
+def _measure_layer(layer: str, threads: list[int]) -> dict[str, float]:
+    """Its fork and join; nothing where it is not installed. A process has one layer for good."""
+    import numba
+
+    numba.config.THREADING_LAYER = layer
+    with suppress(ImportError, ValueError):
+        from sandbox.machine import calibrate
+
+        return {str(t): calibrate.fixed_cost(t)[layer] for t in threads if t > 1}
+    return {}
+
+
+def _measure_gpu(known: dict[str, Any]) -> dict[str, Any] | None:
+    from sandbox.machine import device
+
+    gpu = device.gpu()
+    if gpu is None:
+        return None
+    stored = known.get(gpu.uuid)
+    if stored and stored["device"] == asdict(gpu):
+        return dict(stored)
+    from sandbox.machine import gpu_calibrate
+
+    return gpu_calibrate.measure(gpu)

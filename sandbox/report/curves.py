@@ -53,7 +53,8 @@ def tables(points: Sequence[Point]) -> Trimmed:
         Text(),
         Text(
             "least: the pebble-game bound for the cache with what compiled code holds in registers "
-            f"and on its stack ({held}); known: the best schedule written down for that much; "
+            f"and on its stack, or all SMs in theirs ({held}); known: the best schedule written "
+            "down for that much; "
             "x: moved over least. Both are shown for the variant that holds most."
         ),
     ]

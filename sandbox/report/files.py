@@ -10,6 +10,7 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from sandbox.result import Result
+from sandbox.roofline import Parts
 
 
 def as_json(results: Sequence[Result]) -> str:
@@ -24,11 +25,13 @@ _ANY = {"versions", "traffic.moved_bytes", "traffic.bound_bytes"}
 def as_csv(results: Sequence[Result]) -> str:
     """One line a row under one header; nested names are joined with a dot.
 
-    The header does not depend on what was found out, but for the libraries' names in `versions`
-    and those of the levels in `traffic`.
+    The header does not depend on what was found out, but for the libraries' names in `versions` and
+    those of the levels in `levels` and `traffic`.
     """
     flat = [_flat(r.to_json()) for r in results]
-    known = [name for name in _names(Result) if name not in _ANY and name != "problem.strided"]
+    absent = ("problem.strided", "bound.levels.")
+    known = [name for name in _names(Result) if name not in _ANY and not name.startswith(absent)]
+    known += [f"{which}.{name}" for which in ("parts", "call_parts") for name in _names(Parts)]
     names = dict.fromkeys([*known, *(name for row in flat for name in row)])
     parents = {name.rpartition(".")[0] for name in names} | _ANY
     text = io.StringIO()
@@ -49,6 +52,8 @@ def _names(record: Any) -> Iterator[str]:
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in data.items():
+        if isinstance(value, list):
+            value = {item["name"]: item for item in value}
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{name}.")
         else:

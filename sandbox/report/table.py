@@ -43,7 +43,7 @@ def percent(x: float) -> str:
     """One decimal below 10 %."""
     if 0 < x < 0.0005:
         return "<0.1%"
-    return f"{100 * x:.1f}%" if x < 0.0995 else f"{100 * x:.0f}%"
+    return f"{100 * x:.1f}%" if abs(x) < 0.0995 else f"{100 * x:.0f}%"
 
 
 def row_name(r: Result) -> str:
@@ -77,9 +77,9 @@ class Fitted:
         self,
         headers: Sequence[str],
         rows: Sequence[tuple[str, Sequence[str]]],
-        known: Sequence[str],
+        known: Sequence[str] = (),
     ) -> None:
-        self._headers, self._rows, self._known = headers, rows, known
+        self._headers, self._rows, self._known = headers, rows, known or headers
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         kept, unlimited = list(self._known), options.update_width(10_000)
@@ -93,7 +93,7 @@ class Fitted:
     def _table(self, kept: list[str]) -> Table:
         table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
         for header in kept:
-            left = header in ("step", "")
+            left = header in ("step", "level", "")
             table.add_column(
                 header,
                 justify="left" if left else "right",
@@ -148,8 +148,7 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     for level in widest.levels:
         least = pebble_bytes(gemm, level.fast_bytes, level.memories)
         why = "compulsory" if least == compulsory_bytes(gemm) else "pebble game"
-        verb = "from" if level.name == "DRAM" else "into"
-        facts.append(Text(f"{scaled(least, 'B'):>8} {verb} {level.name} ({why})"))
+        facts.append(Text(f"{scaled(least, 'B'):>8} from {level.name} ({why})"))
     facts.append(Text(_intensity(widest, results)))
     return Columns([table, Group(*facts)], padding=(0, 3))
 

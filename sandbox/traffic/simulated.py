@@ -14,8 +14,11 @@ from sandbox.processes import Lost, Worker
 from sandbox.registry import Variant
 from sandbox.result import Point, Result, Traffic
 from sandbox.roofline import best_schedule, compulsory_bytes, pebble_bytes, work
+from sandbox.traffic import simulated_gpu
 from sandbox.traffic.levels import Cache, boundaries
+from sandbox.traffic.on_gpu import Chip
 
+LONG_S = 60.0  # what takes longer has to be asked for
 OPTIMAL_UP_TO, OPTIMAL_SIZES = 128, 12  # optimal replacement keeps the whole trace
 _WORDS_PER_S = 1e7  # of a trace through two passes of stack distances, on a slow core
 _WORDS_PER_FLOP = 1.0  # a multiply-add that loads both of its operands, as in `naive`
@@ -32,14 +35,24 @@ def powers_of_two(problem: Problem) -> list[int]:
     return [1 << x for x in range(10, max(11, most.bit_length() + 1))]
 
 
-def points(v: Variant, problem: Problem, cache_bytes: Sequence[int]) -> list[Point] | str:
+def points(
+    v: Variant,
+    problem: Problem,
+    cache_bytes: Sequence[int],
+    chip: Chip | None = None,
+    limit_s: float = inf,
+) -> list[Point] | str:
     """What the variant moves through caches of these sizes, or in words why that is not known.
 
-    Raises Lost where it crashes or fails.
+    On a GPU they are its L2, behind the SMs of `chip`; a launch that takes the interpreter longer
+    than `limit_s` is not traced. Raises Lost where it crashes or fails.
     """
     small = max(problem.m, problem.n, problem.k) <= OPTIMAL_UP_TO
-    optimal = OPTIMAL_SIZES if small else 0
-    found = _ask(v, problem, "curves", ITEMSIZE[problem.dtype], cache_bytes, optimal)
+    optimal, word = OPTIMAL_SIZES if small else 0, ITEMSIZE[problem.dtype]
+    if v.device == "gpu":
+        found = simulated_gpu.curves(v, problem, chip, limit_s, word, cache_bytes)
+    else:
+        found = _ask(v, problem, "curves", word, cache_bytes, optimal)
     if isinstance(found, str):
         return found
     registers, curves = found
@@ -65,9 +78,12 @@ def simulated(
     results: Iterable[Result],
     variants: Iterable[Variant],
     caches: Sequence[Cache],
+    chip: Chip | None,
+    limit_s: float,
     say: Callable[[str], None],
 ) -> list[Result]:
-    """The results with what one call moves through the caches, traced once for each variant."""
+    """The results with what one call moves, traced once for each variant: through the caches, or
+    on a GPU through the L2 of `chip`, where no launch takes the interpreter over `limit_s`."""
     by_name = {v.name: v for v in variants}
     known: dict[str, Traffic] = {}
 
@@ -76,7 +92,11 @@ def simulated(
             return r
         if r.variant not in known:
             say(f"{r.problem.shape}: tracing {r.variant}")
-            known[r.variant] = traffic(by_name[r.variant], r.problem, caches)
+            v = by_name[r.variant]
+            if v.device == "gpu":
+                known[r.variant] = simulated_gpu.traffic(v, r.problem, chip, limit_s)
+            else:
+                known[r.variant] = traffic(v, r.problem, caches)
         return replace(r, traffic=known[r.variant])
 
     return [one(r) for r in results]
@@ -97,8 +117,6 @@ def traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
 
 
 def _ask(v: Variant, problem: Problem, what: str, *args: object) -> Any:
-    if v.device != "cpu":
-        return "only what runs on a CPU is traced"
     cores = detect.usable_cores()
     worker = Worker(processes.context(cores), v, 1, cores)
     try:
