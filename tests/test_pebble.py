@@ -175,7 +175,7 @@ def test_traffic_of_a_comparison(compare, tmp_path):
     [
         (["--n", "4096"], ["--traffic", "minutes", "--yes"]),
         (["--fast-memory", "16"], ["16 bytes", "line"]),
-        (["--machine", "gh200"], ["gh200", "--fast-memory"]),
+        (["--machine", "h200"], ["h200", "--fast-memory"]),
     ],
 )
 def test_mistakes_of_a_comparison(compare, arguments, words):
