@@ -122,7 +122,7 @@ def test_nothing_that_can_be_traced(run):
 def test_an_interrupt_keeps_what_is_done(run, monkeypatch, tmp_path):
     point = Point("naive", Problem(8, 8, 8), "word", "lru", 1024, 2048, 768, 768.0, 768)
 
-    def points(v, problem, sizes):
+    def points(v, problem, sizes, *rest):
         if v.name != "naive":
             raise KeyboardInterrupt
         return [point]
