@@ -12,7 +12,6 @@ import sys
 from rich.table import Table
 from rich.text import Text
 
-from sandbox.cpu.blocked import WORDS
 from sandbox.problem import Problem
 from sandbox.registry import Registry, discover
 from sandbox.report.console import Terminal
@@ -23,6 +22,7 @@ from sandbox.traffic.game import blocked, score
 from sandbox.traffic.levels import Cache
 from sandbox.traffic.simulated import points, traffic
 
+WORDS = 1024  # what blocked is told
 STEPS = ("naive", "reordered", "unrolled", "tiled", "simd")
 # One core of an AMD EPYC (Zen 3).
 CACHES = [

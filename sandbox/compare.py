@@ -30,7 +30,7 @@ from sandbox.report.table import report, row_name
 from sandbox.report.traffic import traffic
 from sandbox.result import Result
 from sandbox.traffic.counters import NotCounted, counted
-from sandbox.traffic.levels import Cache, of_bytes, of_this_machine
+from sandbox.traffic.levels import Cache, of_bytes, of_catalogue, of_this_machine
 from sandbox.traffic.on_gpu import Chip
 from sandbox.traffic.simulated import LONG_S, estimated_s, simulated
 
@@ -186,10 +186,7 @@ def _caches(
     if options.fast_memory:
         return of_bytes(options.fast_memory)
     if options.machine:
-        raise ValueError(
-            f"the caches of {options.machine} are not known: give --fast-memory their size, or "
-            "leave out --machine"
-        )
+        return of_catalogue(options.machine)
     return of_this_machine()
 
 

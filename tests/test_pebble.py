@@ -122,7 +122,7 @@ def test_nothing_that_can_be_traced(run):
 def test_an_interrupt_keeps_what_is_done(run, monkeypatch, tmp_path):
     point = Point("naive", Problem(8, 8, 8), "word", "lru", 1024, 2048, 768, 768.0, 768)
 
-    def points(v, problem, sizes):
+    def points(v, problem, sizes, *rest):
         if v.name != "naive":
             raise KeyboardInterrupt
         return [point]
@@ -153,8 +153,8 @@ def test_help_is_quick_to_load():
 def test_traffic_of_a_comparison(compare, tmp_path):
     saved, table = tmp_path / "rows.json", tmp_path / "rows.csv"
     code, out, err = compare(
-        "naive", "--n", "40", "--rounds", "1", "--threads", "1", "--traffic",
-        "--fast-memory", "4KiB", "--machine", "gh200", "--json", saved, "--csv", table,
+        "naive", "--n", "40", "--rounds", "1", "--threads", "1", "--machine", "gh200",
+        "--traffic", "--fast-memory", "4KiB", "--json", saved, "--csv", table,
     )  # fmt: skip
     assert code == 0, err
     assert "naive" in out.split("moved")[1]
@@ -175,7 +175,7 @@ def test_traffic_of_a_comparison(compare, tmp_path):
     [
         (["--n", "4096"], ["--traffic", "minutes", "--yes"]),
         (["--fast-memory", "16"], ["16 bytes", "line"]),
-        (["--machine", "gh200"], ["gh200", "--fast-memory"]),
+        (["--machine", "h200"], ["h200", "--fast-memory"]),
     ],
 )
 def test_mistakes_of_a_comparison(compare, arguments, words):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sandbox.traffic.caches import Hierarchy
 from sandbox.traffic.distances import Distances
-from sandbox.traffic.levels import Cache, boundaries, of_bytes
+from sandbox.traffic.levels import Cache, boundaries, of_bytes, of_catalogue, of_this_machine
 from sandbox.traffic.optimal import Accesses
 
 QUIET = settings(max_examples=60, derandomize=True, deadline=None, database=None)
@@ -237,3 +237,13 @@ def test_storage_nearer_than_a_boundary():
     ]
     near = dict(boundaries(500, caches))
     assert near == {"L1": 500, "L2": 1524, "L3": 5620, "DRAM": 66036}
+
+
+def test_caches_of_this_machine_and_of_the_catalogue():
+    assert [c.name for c in of_this_machine()][:2] == ["L1", "L2"]
+    l1, l2, l3 = of_catalogue("gh200")
+    assert (l1.bytes, l2.bytes) == (65536, 1 << 20)
+    assert 0 <= 117_000_000 - l3.bytes < l3.ways * l3.line
+    assert of_catalogue("zen-3")[2].policy == "victim"
+    with pytest.raises(ValueError, match="--fast-memory"):
+        of_catalogue("h200")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sandbox.machine import Machine
 
 if TYPE_CHECKING:
-    from sandbox.machine.sheet import Cpu, GpuSheet
+    from sandbox.machine.sheet import Cpu, GpuSheet, Sheet
 
 _FOLDER = Path(__file__).parent / "sheets"
 
@@ -29,9 +29,16 @@ def named(name: str) -> Machine:
     """
     from sandbox.machine import sheet
 
+    return sheet.machine(sheet_of(name))
+
+
+def sheet_of(name: str) -> Sheet:
+    """The sheet of the machine of that name; raises ValueError as `named` does."""
+    from sandbox.machine import sheet
+
     if name not in names():
         raise ValueError(f"unknown machine {name!r}: choose from {', '.join(names())}")
-    return sheet.machine(sheet.read(_FOLDER / f"{name}.toml"))
+    return sheet.read(_FOLDER / f"{name}.toml")
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sandbox.machine import detect
+from sandbox.machine import catalogue, detect
 
 LINE_BYTES = 64
 _WAYS = {"L1": 8, "L2": 8}  # as usual where the system does not say; 16 further out
@@ -44,8 +44,26 @@ class Cache:
 
 def of_this_machine() -> list[Cache]:
     """The data caches of one core, from the nearest on."""
-    sizes = {f"L{level}": size for level, (size, _) in detect.caches().items()}
-    return [Cache(name, size, _WAYS.get(name, 16)) for name, size in sizes.items()]
+    return [
+        _whole(f"L{c.level}", c.one_bytes, c.ways, c.line_bytes, c.policy)
+        for c in detect.hierarchy()
+    ]
+
+
+def of_catalogue(name: str) -> list[Cache]:
+    """Those of one core of a machine's CPU; raises ValueError where the catalogue has none."""
+    cpu = catalogue.sheet_of(name).cpu
+    if cpu is None:
+        raise ValueError(f"the caches of {name} are not known: give --fast-memory their size")
+    numbered = enumerate(cpu.caches, 1)
+    return [_whole(f"L{i}", c.bytes, None, None, c.policy) for i, c in numbered]
+
+
+def _whole(name: str, size: int, ways: int | None, line: int | None, policy: str) -> Cache:
+    """Whole sets of it, with what is usual where something is not known."""
+    ways, line = ways or _WAYS.get(name, 16), line or LINE_BYTES
+    known = policy if policy in ("inclusive", "victim") else ""
+    return Cache(name, size // (ways * line) * ways * line, ways, line, known)
 
 
 def of_bytes(fast_bytes: int) -> list[Cache]:

@@ -61,6 +61,7 @@ class Tracer:
         what `call` and the consumer raise.
         """
         self._consume, self._failure, self._called = consume, None, set()
+        self._cursor[0] = 0
         threads = numba.get_num_threads()
         numba.set_num_threads(1)
         try:
