@@ -183,6 +183,11 @@ def _caches(
             f"--traffic takes about {minutes:.0f} minutes more: choose smaller sizes or fewer "
             "rows, or give --yes"
         )
+    if options.fast_memory and (options.levels or options.explain):
+        raise ValueError(
+            "--fast-memory simulates another machine than --levels and --explain tell of: "
+            "leave one of them out"
+        )
     if options.fast_memory:
         return of_bytes(options.fast_memory)
     if options.machine:

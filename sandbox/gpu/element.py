@@ -39,7 +39,7 @@ def _supports(problem):
     "gpu",
     unit={"float16": "fp32", "bfloat16": "fp32", "float8_e4m3": "fp32"},
     supports=_supports,
-    expects=("*FMA",),
+    expects=("*FMA*",),
 )
 def element(a, b, out):
     (m, n), k = out.shape, a.shape[1]

@@ -37,7 +37,7 @@ def _kernel(a, b, out, m, n, k, am, ak, bk, bn, cm, cn, BN: tl.constexpr):
     "gpu",
     after="element",
     unit={"float16": "fp32", "bfloat16": "fp32", "float8_e4m3": "fp32"},
-    expects=("*FMA",),
+    expects=("*FMA*",),
 )
 def rowblock(a, b, out):
     b = b if b.stride(1) == 1 else _operands.copy(b, _operands.aligned(b))

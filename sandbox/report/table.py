@@ -108,7 +108,7 @@ class Fitted:
 
 def report(results: Sequence[Result], machine: Machine, variants: Iterable[Variant]) -> Trimmed:
     """Everything about one problem: what holds for all rows, the rows, and what they mean."""
-    parts: list[RenderableType] = [_title(results[0], machine), Text()]
+    parts: list[RenderableType] = [_title(results, machine), Text()]
     parts += [_ceilings(results, machine), _sources(results, machine), Text()]
     parts += [_rows(results), Text(), *_notes(results)]
     if line := _conclusion(results, list(variants)):
@@ -116,16 +116,19 @@ def report(results: Sequence[Result], machine: Machine, variants: Iterable[Varia
     return Trimmed(Group(*parts))
 
 
-def _title(first: Result, machine: Machine) -> RenderableType:
-    p = first.problem
-    what = f"C = A B   {p.shape}  {p.dtype}  {p.layout}  {first.cache}"
+def _title(results: Sequence[Result], machine: Machine) -> RenderableType:
+    p, cache = results[0].problem, results[0].cache
+    what = f"C = A B   {p.shape}  {p.dtype}  {p.layout}  {cache}"
     who = f"{machine.name}, {machine.cores} of {machine.of_cores} cores"
+    if machine.gpu and all(r.device == "gpu" for r in results):
+        who = f"{machine.gpu.name}, {machine.gpu.sms} SMs"
     return Columns([Text(what, style="bold"), Text(who)], padding=(0, 4))
 
 
 def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     problem = results[0].problem
-    wanted = dict.fromkeys((r.device, r.unit, r.threads) for r in results)
+    taking_part = [r for r in results if not r.skipped] or results
+    wanted = dict.fromkeys((r.device, r.unit, r.threads) for r in taking_part)
     units = [u for key in sorted(wanted, key=lambda x: x[2]) if (u := machine.unit(*key))]
     if not units:
         return Text(f"No ceiling is known for {results[0].unit} on this machine.")
@@ -133,8 +136,9 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="")
     table.add_column("", overflow="fold")
     for u in units:
-        head = f"{u.threads} thread{'s' * (u.threads > 1)}"
-        table.add_column(f"{u.arithmetic} {head}" if several else head, justify="right")
+        head = f"{u.threads} thread{'s' * (u.threads > 1)}" if u.device == "cpu" else ""
+        named = several or not head
+        table.add_column(f"{u.arithmetic} {head}".strip() if named else head, justify="right")
     table.add_column("")
     lines = {
         "peak": ([u.peak_flops / 1e9 for u in units], "GFLOP/s"),

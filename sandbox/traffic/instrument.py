@@ -28,7 +28,7 @@ _PROMISES = re.compile(
 )
 # Numba's run time. It moves no matrix data, or calls functions of the module that do.
 _RUN_TIME = re.compile(
-    r"NRT_|Py|numba_(?:parallel_for|gil_|do_raise|unpickle|runtime_build_excinfo)|do_scheduling_"
+    r"NRT_|Py|numba_(?:attempt_nocopy_reshape|parallel_for|gil_|do_raise|unpickle|runtime_build_excinfo)|do_scheduling_"
     r"|(?:get|set)_(?:num_threads|parallel_chunksize|sched_size)|(?:de)?allocate_sched|printf|puts"
     r"|llvm\.(?:assume|lifetime|prefetch|invariant|experimental\.noalias|va_)"
 )

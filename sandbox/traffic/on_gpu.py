@@ -13,7 +13,7 @@ from sandbox.machine import Gpu, Machine
 from sandbox.problem import Problem
 from sandbox.registry import Variant, load
 
-_WAYS = 16
+_SECTOR_BYTES = 32
 Traced = tuple[int, Any]
 
 
@@ -72,12 +72,13 @@ def curves(
 def through(
     v: Variant, problem: Problem, chip: Chip, per_sm: dict[str, int], limit_s: float
 ) -> Traced | str:
-    """Bytes of all SMs' own memory, and those moved between them and L2, and behind L2."""
-    from sandbox.traffic.caches import Hierarchy
-    from sandbox.traffic.levels import LINE_BYTES, Cache
+    """Bytes of all SMs' own memory, and those moved between them and L2, and behind L2.
 
-    whole = chip.l2_bytes // (_WAYS * LINE_BYTES) * _WAYS * LINE_BYTES
-    l2 = Hierarchy([Cache("L2", whole, _WAYS)])
+    L2 is taken for fully associative, in sectors: one that is stored whole is not fetched first.
+    """
+    from sandbox.traffic.distances import Distances
+
+    l2 = Distances([chip.l2_bytes], _SECTOR_BYTES, word=True)
     asked = _streamed(v, problem, chip, per_sm, limit_s, [l2])
     if isinstance(asked, str):
         return asked
