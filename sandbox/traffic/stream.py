@@ -20,8 +20,8 @@ class Stream:
     """Gives pages frames in the order of their first touch, as an idle system hands them out.
 
     Each of `consumers` gets batches of records (`instrument`'s, as int64, none across two pages)
-    with frame addresses, and the number of frames so far. So neither the allocator nor address
-    randomisation changes what caches make of a stream.
+    with frame addresses, and the number of frames so far. So it does not matter which pages the
+    allocator hands out; where in a page an array begins still does, a little.
     """
 
     def __init__(self, consumers: Sequence[Callable[[np.ndarray, int], None]]) -> None:
