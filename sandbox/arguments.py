@@ -33,6 +33,14 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def side(text: str) -> int:
+    """The side of a matrix that could be."""
+    if (n := positive(text)) > 1 << 20:
+        raise argparse.ArgumentTypeError(f"{text} is too large a matrix: {1 << 20} at most")
+    return n
+
+
+_LARGEST = 4 << 30
 _UNITS = {"": 1, "B": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 _UNITS |= {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30}
 
@@ -42,6 +50,8 @@ def capacity(text: str) -> int:
     found = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)\s*([A-Z]*?)B?", text.strip().upper())
     if not found or found[2] not in _UNITS or not (size := int(float(found[1]) * _UNITS[found[2]])):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size as 32KiB, 1.5MiB or 32768")
+    if size > _LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is larger than any cache: 4GiB at most")
     return size
 
 

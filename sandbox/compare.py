@@ -98,6 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         p.exit(2, f"error: {error}\n")
     processes.context(detect.usable_cores())  # it imports while the rest is made ready
     results: list[Result] = []
+    uncounted = ""
     status = err.status("starting", spinner="line")
     interactive = out.is_terminal and err.is_terminal
     if interactive:
@@ -127,8 +128,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     found, variants, caches, Chip.of(machine), limit_s, status.update
                 )
                 out.print(traffic(found, caches))
-            if options.counters:
-                results[-len(found) :] = found = counted(found, variants)
+            if options.counters and not uncounted:
+                try:
+                    results[-len(found) :] = found = counted(found, variants)
+                except NotCounted as why:
+                    uncounted = str(why)
             for detail in (counters, levels, explain):
                 if getattr(options, detail.__name__):
                     out.print()
@@ -143,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 out.print(fixed_cost.fixed_costs(found_costs))
     except KeyboardInterrupt:
         return 130
-    except (OSError, RuntimeError, NotCounted) as error:  # no room for the output or for a process
+    except (OSError, RuntimeError) as error:  # no room for the output or for a process
         p.exit(2, f"error: {error}\n")
     finally:
         status.stop()
@@ -151,6 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for r in results:
         if r.traceback:
             err.print(f"\n{row_name(r)}:\n{r.traceback}", soft_wrap=True)
+    if uncounted:
+        err.print(f"error: {uncounted}", soft_wrap=True)
+        return 2
     by_name = options.names and not {"all", *DEVICES} & {*options.names}
     asked = [r for r in results if not (by_name and r.reference)] or results
     if all(r.skipped for r in asked):
@@ -226,4 +233,7 @@ def _listing(registry: Registry) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

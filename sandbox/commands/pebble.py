@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 
 from sandbox import plan, processes
-from sandbox.arguments import Parser, capacity, positive, shapes, writable
+from sandbox.arguments import Parser, capacity, picture, positive, shapes, writable
 from sandbox.machine import catalogue, detect, device
 from sandbox.problem import ITEMSIZE, LAYOUTS, Problem
 from sandbox.processes import Lost
@@ -17,6 +17,7 @@ from sandbox.registry import BrokenFile, Variant, discover
 from sandbox.report import curves
 from sandbox.report.console import Terminal
 from sandbox.result import Point
+from sandbox.traffic import WRONG
 from sandbox.traffic.levels import LINE_BYTES
 from sandbox.traffic.on_gpu import Chip
 from sandbox.traffic.simulated import LONG_S, estimated_s, points, powers_of_two
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--layout", choices=LAYOUTS, default="nn", help="t: the operand lies transposed in memory")
     add("--fast-memory", type=capacity, metavar="32KiB", help="a cache of this size alone")
     add("--machine", metavar="NAME", help="the GPU of a catalogue machine instead of this one's")
-    add("--plot", type=writable, metavar="FILE", help="draw the curves (svg, pdf, png)")
+    add("--plot", type=picture, metavar="FILE", help="draw the curves (svg, pdf, png)")
     add("--json", type=writable, metavar="FILE", help="save the points; - is standard output")
     add("--yes", action="store_true", help="even if it takes minutes")
     options = p.parse_intermixed_args(arguments)
@@ -45,14 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.shape and len(options.shape) > 1:
             raise ValueError("--shape: one shape at a time")
-        if options.plot and options.plot.suffix not in (".svg", ".pdf", ".png"):
-            raise ValueError(f"--plot {options.plot}: the name ends in .svg, .pdf or .png")
         if options.fast_memory and options.fast_memory < least:
             raise ValueError(
                 f"--fast-memory {options.fast_memory}: a cache holds a line of {LINE_BYTES} bytes "
                 f"and three words at least, so {least} bytes or more"
             )
+        if options.plot and options.plot == options.json:
+            raise ValueError(
+                f"--plot and --json cannot both be {options.plot}: choose another file"
+            )
         named_chip = Chip.of(catalogue.named(options.machine)) if options.machine else None
+        if options.machine and named_chip is None:
+            raise ValueError(f"{options.machine} has no GPU: name one that has, as h200")
         registry = discover()
         named: list[Variant] = []
         for name in options.names:
@@ -67,17 +72,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, BrokenFile) as error:
         p.exit(2, f"error: {error}\n")
     context = processes.context(detect.usable_cores())
-    chip = None
-    if any(v.device == "gpu" for v in named):
-        chip = named_chip or Chip.of_gpu(processes.in_child(context, device.gpu))
     to_stdout = options.json == Path("-")
     out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
     found: list[Point] = []
     failed: dict[str, str] = {}
-    code = 0
+    code = 0  # 1 where a variant is wrong or broken; not to be traceable is neither
     limit_s = inf if options.yes else LONG_S
     try:
         with err.status("starting", spinner="line") as status:
+            chip = named_chip
+            if chip is None and any(v.device == "gpu" for v in named):
+                chip = Chip.of_gpu(processes.in_child(context, device.gpu))
             for v in named:
                 status.update(f"{problem.shape}: tracing {v.name}")
                 sizes = [options.fast_memory] if options.fast_memory else powers_of_two(problem)
@@ -86,11 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 except Absent as why:
                     answer = str(why)
                 except Lost as why:
-                    answer = str(why)
+                    answer, code = str(why), 1
                     if why.traceback:
                         err.print(f"{v.name}:\n{why.traceback}", soft_wrap=True)
                 if isinstance(answer, str):
                     failed[v.name] = answer
+                    code = 1 if answer.startswith(WRONG) else code
                 else:
                     found += answer
     except KeyboardInterrupt:
@@ -107,4 +113,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Terminal(sys.stdout).write(text)
         else:
             options.json.write_text(text, encoding="utf-8")
-    return code or (2 if failed and not found else int(bool(failed)))
+    return code or (2 if failed and not found else 0)

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox import roofline as model
-from sandbox.arguments import Parser, positive, writable
+from sandbox.arguments import Parser, side, writable
 from sandbox.machine import Machine, Unit, catalogue, facts
 from sandbox.machine.here import this_machine
 from sandbox.problem import ITEMSIZE, Problem
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--machine", metavar="NAME", help=f"instead of this one: {', '.join(catalogue.names())}")
     add("--machines", action="store_true", help="list the catalogue")
     add("--storage", choices=("article", "all"), default="all", help="what is fast memory")
-    add("--n", type=positive, default=512, metavar="N", help="N x N x N (default 512)")
+    add("--n", type=side, default=512, metavar="N", help="N x N x N (default 512)")
     add("--json", type=writable, metavar="FILE", help="save the figures; - is standard output")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     options = p.parse_args(arguments)

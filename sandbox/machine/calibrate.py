@@ -164,13 +164,14 @@ def fixed_cost(threads: int) -> dict[str, float]:
 
 
 def _least(call: Callable[[], object]) -> float:
-    """Seconds a call in the best of many short series: what disturbs only ever adds."""
+    """Seconds a call, the best of many: what disturbs only ever adds."""
     taken, begin = [], clock()
     while clock() - begin < _ROUNDS * _ROUND_S:
-        start = clock()
-        for _ in range(20):
-            call()
-        taken.append((clock() - start) / 20)
+        for calls in (1, 20):  # short calls together, long ones before they are disturbed
+            start = clock()
+            for _ in range(calls):
+                call()
+            taken.append((clock() - start) / calls)
     return min(taken)
 
 

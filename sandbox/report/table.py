@@ -119,7 +119,8 @@ def report(results: Sequence[Result], machine: Machine, variants: Iterable[Varia
 def _title(results: Sequence[Result], machine: Machine) -> RenderableType:
     p, cache = results[0].problem, results[0].cache
     what = f"C = A B   {p.shape}  {p.dtype}  {p.layout}  {cache}"
-    who = f"{machine.name}, {machine.cores} of {machine.of_cores} cores"
+    cores = f", {machine.cores} of {machine.of_cores} cores"
+    who = machine.name + cores * (machine.cores > 0)
     if machine.gpu and all(r.device == "gpu" for r in results):
         who = f"{machine.gpu.name}, {machine.gpu.sms} SMs"
     return Columns([Text(what, style="bold"), Text(who)], padding=(0, 4))

@@ -19,6 +19,7 @@ from sandbox.traffic.levels import Cache, boundaries
 from sandbox.traffic.on_gpu import Chip
 
 LONG_S = 60.0  # what takes longer has to be asked for
+BELOW = "it moves less than any schedule can: a part of the work is done where nothing is recorded"
 OPTIMAL_UP_TO, OPTIMAL_SIZES = 128, 12  # optimal replacement keeps the whole trace
 _WORDS_PER_S = 1e7  # of a trace through two passes of stack distances, on a slow core
 _WORDS_PER_FLOP = 1.0  # a multiply-add that loads both of its operands, as in `naive`
@@ -57,7 +58,7 @@ def points(
         return found
     registers, curves = found
     gemm = problem.gemm
-    return [
+    traced = [
         Point(
             variant=v.name,
             problem=problem,
@@ -72,6 +73,7 @@ def points(
         for (granularity, replacement), all_moved in curves.items()
         for size, moved in zip(cache_bytes, all_moved, strict=False)
     ]
+    return BELOW if any(x.moved_bytes < x.bound_bytes for x in traced) else traced
 
 
 def simulated(
@@ -113,7 +115,10 @@ def traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
     registers, moved = found
     near = dict(boundaries(registers, caches))
     bound = {name: pebble_bytes(problem.gemm, size) for name, size in near.items()}
-    return Traffic(dict(zip(near, moved, strict=True)), bound)
+    by_name = dict(zip(near, moved, strict=True))
+    if any(by_name[name] < bound[name] for name in near):
+        return Traffic({}, {}, BELOW)
+    return Traffic(by_name, bound)
 
 
 def _ask(v: Variant, problem: Problem, what: str, *args: object) -> Any:

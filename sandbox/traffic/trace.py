@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from sandbox.traffic import WRONG
 from sandbox.traffic.caches import Hierarchy
 from sandbox.traffic.distances import Distances
 from sandbox.traffic.instrument import Untraceable
@@ -59,7 +60,7 @@ def _traced(trial: Trial, run: Run, consumers: Sequence[Consumer]) -> tuple[int,
     near_bytes = _tracer().run(lambda: trial.call(run), stream)
     verdict = trial.verdict()
     if not verdict.ok:
-        raise Untraceable(f"it is wrong: {verdict.reason}")
+        raise Untraceable(f"{WRONG}: {verdict.reason}")
     if out.tobytes() != expected:
         raise Untraceable("its twin gives another answer")
     if any((stream.addresses(x) < 0).any() for x in (a, b, out)):

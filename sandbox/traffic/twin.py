@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -78,9 +79,12 @@ class Tracer:
 
     @contextmanager
     def _twins_called(self) -> Iterator[None]:
-        original = CPUDispatcher.__call__
+        original, mine = CPUDispatcher.__call__, threading.get_ident()
 
         def call(dispatcher: Any, *args: Any, **named: Any) -> Any:
+            if threading.get_ident() != mine:
+                self._failure = Untraceable("it calls compiled code from threads of its own")
+                return original(dispatcher, *args, **named)
             if self._consuming:  # the consumer, too, is compiled
                 return original(dispatcher, *args, **named)
             if named or len(args) < len(dispatcher._compiler.pysig.parameters):
