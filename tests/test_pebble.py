@@ -83,7 +83,7 @@ def test_tables_curves_and_points(run, tmp_path):
     code, out, err = run(
         "naive", tmp_path / "mine.py", "numpy", "--n", "24", "--json", saved, "--plot", drawn
     )
-    assert code == 1
+    assert code == 0
     assert "numpy cannot be traced: it calls no function that Numba compiled" in err
     assert max(map(len, out.splitlines())) <= 80
     assert out.isascii()
