@@ -118,7 +118,7 @@ def sweep(sizes: Sequence[int]) -> Iterator[Row]:
                 kernel = load(v)
                 same = v.unit_for(dtype) == unit or (unit != "tf32" and v.unit_for(dtype) == "fp32")
                 if same and not kernel.refuses(problem):
-                    runs[v.name] = kernel.function(problem) if v.prepare else kernel.function
+                    runs[v.name] = kernel.run(problem)
             best = 0.0
             for name, times, state in measure(runs, dtype, layout, n):
                 median = statistics.median(times)

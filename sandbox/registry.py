@@ -34,6 +34,12 @@ class Kernel:
 
     function: Callable[..., Any]
     supports: Callable[[Problem], str]
+    prepare: bool = False
+
+    def run(self, problem: Problem) -> Callable[..., Any]:
+        """`run(a, b, out)` for a problem."""
+        run: Callable[..., Any] = self.function(problem) if self.prepare else self.function
+        return run
 
     def refuses(self, problem: Problem) -> str:
         """Why it does not take a problem, or nothing."""
@@ -128,7 +134,7 @@ def variant(
     """
 
     def declare(function: F) -> F:
-        _declared[name or function.__name__] = Kernel(function, supports)
+        _declared[name or function.__name__] = Kernel(function, supports, prepare)
         return function
 
     return declare

@@ -69,9 +69,11 @@ def run(plan: Plan, say: Callable[[str], None] = lambda text: None) -> Iterator[
     rows = [Row(v, threads) for v, threads in plan.rows]
     versions: dict[str, str] = {}
     try:
+        no_gpu = _no_gpu(rows)
         for problem in plan.problems:
             for row in rows:
-                row.verdict = row.skipped = row.traceback = None
+                row.verdict = row.traceback = None
+                row.skipped = no_gpu if row.v.device == "gpu" else None
                 row.bursts, row.walls = [], []
             try:
                 _verify(plan, rows, problem, versions, say)
@@ -90,6 +92,13 @@ def run(plan: Plan, say: Callable[[str], None] = lambda text: None) -> Iterator[
             row.end()
 
 
+def _no_gpu(rows: list[Row]) -> str | None:
+    """Why rows on a GPU take no part, where there are such rows."""
+    if not any(row.v.device == "gpu" for row in rows):
+        return None
+    return processes.in_child(processes.context(detect.usable_cores()), cuda.missing) or None
+
+
 def _verify(
     plan: Plan,
     rows: list[Row],
@@ -100,10 +109,6 @@ def _verify(
     """Compile and verify all rows, as many at once as there are cores: nothing is timed yet."""
     cores = detect.usable_cores()
     context = processes.context(cores)
-    if any(row.v.device == "gpu" for row in rows):
-        why = processes.in_child(context, cuda.missing)
-        for row in rows:
-            row.skipped = why or None if row.v.device == "gpu" else None
     left = {f"{row.v.name} {row.threads}" for row in rows if not row.skipped}
 
     def verify(row: Row) -> None:

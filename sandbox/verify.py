@@ -69,9 +69,8 @@ class Trial:
         self._given_b = Placed(self._b, case.view, around, device)
         out = self._poison.expand(p.batch, p.m, p.n).contiguous()
         self._out = Placed(out, case.view, self._poison, device)
-        arrays = self._given_a.given, self._given_b.given, self._out.given
         whole = batched and p.batch > 1
-        self._calls = [arrays] if whole else list(zip(*arrays, strict=True))
+        self._calls = [self.arrays] if whole else list(zip(*self.arrays, strict=True))
         self._reference: tuple[torch.Tensor, torch.Tensor] | None = None
         self._chosen = (0, 0, 0, 0)
         self._stale: list[tuple[int, int]] = []

@@ -188,9 +188,8 @@ class Row:
             return str(reason)
 
     def _prepare(self, problem: Problem) -> Run:
-        run: Run = self._kernel.function
+        run = self._kernel.run(problem)
         if self._v.prepare:
-            run = self._kernel.function(problem)
             self._cache_compiled(run)
         return run
 

@@ -68,7 +68,7 @@ def check(name, dtype, shape, layout="nn", view="plain", row_stride=None):
     problem = Problem(m, n, k, dtype=dtype, layout=layout, strided=view != "plain")
     if why := kernel.refuses(problem):
         return None if "\n" not in why else why
-    run = kernel.function(problem) if v.prepare else kernel.function
+    run = kernel.run(problem)
     device = "cpu" if triton.knobs.runtime.interpret else "cuda"
     torch.manual_seed(m + n + k)
     kind = getattr(torch, dtype.replace("e4m3", "e4m3fn"))

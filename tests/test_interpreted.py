@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.traffic.interpreted import ADDRESS_BITS, pieces
+from sandbox.traffic.instrument import ADDRESS_BITS
+from sandbox.traffic.interpreted import pieces
 
 pytest.importorskip("triton")
 KERNELS = """

@@ -36,7 +36,7 @@ def trial_of(name, problem, view="plain"):
 
 
 def run_of(name, problem):
-    return kernel(name).function(problem) if TRACEABLE[name].prepare else kernel(name).function
+    return kernel(name).run(problem)
 
 
 def accessed(name, *shape, dtype="float32"):

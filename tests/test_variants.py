@@ -31,8 +31,7 @@ def verdict(name, problem, view="plain", seed=0):
     if why := kernel(name).refuses(problem):
         assert "\n" not in why
         return None
-    function = kernel(name).function
-    run = function(problem) if v.prepare else function
+    run = kernel(name).run(problem)
     trial = Trial(Case(problem, view=view), v.batched, v.accuracy_for(problem.dtype), seed)
     trial.call(run)
     return trial.verdict()

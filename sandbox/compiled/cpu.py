@@ -95,7 +95,7 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
             raise Nothing(str(error)) from None
         if why := kernel.refuses(problem):
             raise Nothing(why)
-        trial.call(kernel.function(problem) if v.prepare else kernel.function)
+        trial.call(kernel.run(problem))
     if not found:
         raise Nothing("Numba compiles nothing of it")
     version = ".".join(map(str, llvm.llvm_version_info))

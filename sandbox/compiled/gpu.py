@@ -53,7 +53,7 @@ def codes(v: Variant, problem: Problem, target: str | None) -> list[Code]:
         kernel = registry.load(v)
         if why := kernel.refuses(problem):
             raise Nothing(why)
-        run = kernel.function(problem) if v.prepare else kernel.function
+        run = kernel.run(problem)
         try:
             for operands in stand_in.operands(problem, v.batched):
                 run(*operands)

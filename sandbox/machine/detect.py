@@ -136,19 +136,7 @@ def _read(path: Path) -> str:
 
 def cache_ways() -> dict[int, tuple[int, int]]:
     """Per level the ways of one data cache, and the bytes of a way; 8 ways where it is not said."""
-    found = {}
-    for level, (size, _) in caches().items():
-        said = (index for index in _cache_folders() if _says(index, "level") == str(level))
-        ways = next((int(_says(x, "ways_of_associativity") or 0) for x in said), 0) or 8
-        found[level] = ways, size // ways
-    return found
-
-
-def _says(index: Path, name: str) -> str:
-    try:
-        return (index / name).read_text().strip()
-    except OSError:
-        return ""
+    return {c.level: (c.ways or 8, c.one_bytes // (c.ways or 8)) for c in hierarchy()}
 
 
 def _cache_folders() -> Iterator[Path]:

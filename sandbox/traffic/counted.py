@@ -24,8 +24,7 @@ def main(what: str) -> None:
     v = next(v for v in built_in or read(path) if v.name == asked["name"])
     if v.device == "cpu":
         torch.set_num_threads(asked["threads"])
-    function = load(v).function
-    run = function(problem) if v.prepare else function
+    run = load(v).run(problem)
     accuracy = v.accuracy_for(problem.dtype)
     trial = verify.Trial(cases.Case(problem), v.batched, accuracy, 0, device=v.device)
     trial.call(run)

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-ADDRESS_BITS = 48
+from sandbox.traffic.instrument import ADDRESS_BITS
+
 _LOAD, _STORE = np.int64(0), np.int64(-1 << 63)
 _LONGEST = 1 << 12  # bytes a record; it has 15 bits for them
 _BATCH = 1 << 16  # records

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sandbox.machine import catalogue, detect
+from sandbox.result import Traffic
 
 LINE_BYTES = 64
+BELOW = "it moves less than any schedule can: a part of the work is done where nothing is recorded"
 _WAYS = {"L1": 8, "L2": 8}  # as usual where the system does not say; 16 further out
 
 
@@ -72,6 +74,13 @@ def of_bytes(fast_bytes: int) -> list[Cache]:
         raise ValueError(f"a cache of {fast_bytes} bytes is smaller than a line of {LINE_BYTES}")
     lines = fast_bytes // LINE_BYTES
     return [Cache("L1", lines * LINE_BYTES, 16 if lines % 16 == 0 else lines)]
+
+
+def bounded(moved_bytes: dict[str, int], bound_bytes: dict[str, float]) -> Traffic:
+    """The traffic at each boundary, or that it cannot be all of it."""
+    if any(moved < bound_bytes[name] for name, moved in moved_bytes.items()):
+        return Traffic({}, {}, BELOW)
+    return Traffic(moved_bytes, bound_bytes)
 
 
 def boundaries(near_bytes: int, caches: Sequence[Cache]) -> Iterator[tuple[str, int]]:

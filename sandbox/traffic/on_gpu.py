@@ -108,7 +108,7 @@ def _streamed(
     verify.WHERE["gpu"] = "cpu"
     if why := kernel.refuses(problem):
         return why
-    run = kernel.function(problem) if v.prepare else kernel.function
+    run = kernel.run(problem)
     trial = verify.Trial(Case(problem), v.batched, v.accuracy_for(problem.dtype), 0, device="gpu")
     try:
         traced.run(lambda: trial.call(run))

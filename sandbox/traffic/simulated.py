@@ -15,11 +15,10 @@ from sandbox.registry import Variant
 from sandbox.result import Point, Result, Traffic
 from sandbox.roofline import best_schedule, compulsory_bytes, pebble_bytes, work
 from sandbox.traffic import simulated_gpu
-from sandbox.traffic.levels import Cache, boundaries
+from sandbox.traffic.levels import BELOW, Cache, boundaries, bounded
 from sandbox.traffic.on_gpu import Chip
 
 LONG_S = 60.0  # what takes longer has to be asked for
-BELOW = "it moves less than any schedule can: a part of the work is done where nothing is recorded"
 OPTIMAL_UP_TO, OPTIMAL_SIZES = 128, 12  # optimal replacement keeps the whole trace
 _WORDS_PER_S = 1e7  # of a trace through two passes of stack distances, on a slow core
 _WORDS_PER_FLOP = 1.0  # a multiply-add that loads both of its operands, as in `naive`
@@ -115,10 +114,7 @@ def traffic(v: Variant, problem: Problem, caches: Sequence[Cache]) -> Traffic:
     registers, moved = found
     near = dict(boundaries(registers, caches))
     bound = {name: pebble_bytes(problem.gemm, size) for name, size in near.items()}
-    by_name = dict(zip(near, moved, strict=True))
-    if any(by_name[name] < bound[name] for name in near):
-        return Traffic({}, {}, BELOW)
-    return Traffic(by_name, bound)
+    return bounded(dict(zip(near, moved, strict=True)), bound)
 
 
 def _ask(v: Variant, problem: Problem, what: str, *args: object) -> Any:

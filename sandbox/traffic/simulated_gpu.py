@@ -15,6 +15,7 @@ from sandbox.registry import Variant
 from sandbox.result import Traffic
 from sandbox.roofline import pebble_bytes
 from sandbox.traffic import on_gpu
+from sandbox.traffic.levels import bounded
 from sandbox.traffic.on_gpu import Chip, Traced
 
 _CAPABILITY = 90  # kernels are compiled for it, to see how many of their programs an SM holds
@@ -43,7 +44,7 @@ def traffic(v: Variant, problem: Problem, chip: Chip | None, limit_s: float) -> 
     near, moved = found
     sms = pebble_bytes(problem.gemm, chip.near_bytes, chip.sms)
     bound = {"L2": sms, "DRAM": pebble_bytes(problem.gemm, chip.l2_bytes + near)}
-    return Traffic(dict(zip(bound, moved, strict=True)), bound)
+    return bounded(dict(zip(bound, moved, strict=True)), bound)
 
 
 def _ask(
