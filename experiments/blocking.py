@@ -26,7 +26,7 @@ WORTH = 0.98  # of the model's time: less of a gain is noise
 def candidates(model: _blocking.Blocking) -> list[_blocking.Blocking]:
     """The model's choice first, then KC and MC a factor of up to two from it."""
     found = [model]
-    for kc, mc in product((1, 1.5, 2), (0.25, 0.5, 1)):
+    for kc, mc in product((0.7, 1, 1.4), (0.5, 1, 1.5)):
         rows = round(model.mc * mc) // (2 * _blocking.MR) * 2 * _blocking.MR
         found.append(
             model._replace(kc=round(model.kc * kc) // 4 * 4, mc=max(rows, 2 * _blocking.MR))

@@ -67,7 +67,7 @@ def test_the_inner_loop_holds_the_tile_in_registers(name, scalar):
         labels = [i for i, line in enumerate(code) if re.match(r"\.L\w+:", line)] + [len(code)]
         counts = {(a, b): sum(sums[a:b]) for a, b in pairwise(labels)}
         (start, end), most = max(counts.items(), key=lambda item: item[1])
-        assert most == 4 * height * width  # four steps of k, every vector of the tile
+        assert most == 2 * height * width  # two steps of k, every vector of the tile
         spill = r"mov[au]p[sd]\s+%[xyz]mm\d+, .*\(%r[sb]p\)|st[rp]\s+q\d+.*\[sp"
         assert sum(bool(re.search(spill, line)) for line in code[start:end]) <= 2
 
@@ -121,21 +121,24 @@ def test_copies_whatever_lies_how(dtype):
         wanted = np.full((rows + 2, columns + 1), np.nan, dtype)
         wanted[1 : rows + 1, :columns] = source[2 : rows + 2, 3 : columns + 3]
         found = np.full_like(wanted, np.nan)
-        _emitter.copy(found, 1, source[::1, ::1], 2, 3, rows, columns)
+        _emitter.copy(found[1 : rows + 1, :columns], source[2 : rows + 2, 3 : columns + 3])
         np.testing.assert_array_equal(found, wanted)
 
     check()
 
 
 def test_the_model_of_the_blocks(monkeypatch):
-    """AVX2 with 32 KiB of L1 in 8 ways: 24 KiB of B and a way of A, as the paper counts."""
+    """512 KiB of L2, of which the block of A takes half, twice as long as high."""
     monkeypatch.setattr(_blocking, "MR", 4)
     monkeypatch.setattr(_blocking, "NR", 24)
     found = _blocking.modelled({1: (8, 4 << 10), 2: (8, 64 << 10), 3: (16, 2 << 20)})
-    assert found == (256, 384, 14 * (2 << 20) // 1024 // 24 * 24)
-    # B's strip, a way of A and a way of C fill L1; the block and a strip fit into L2.
-    assert 4 * 256 * (24 + 4) + (4 << 10) == 32 << 10
-    assert 4 * 256 * (384 + 24) <= 512 << 10
+    assert found == (360, 176, 14 * (2 << 20) // 1440 // 24 * 24)
+    assert 0.9 < 4 * 360 * 176 / (256 << 10) <= 1
+
+    def crossing(kc, mc):
+        return 2 / kc + 1 / mc
+
+    assert all(crossing(kc, 65536 / kc) > 0.98 * crossing(360, 176) for kc in range(4, 4096, 4))
 
 
 @settings(max_examples=100, derandomize=True, deadline=None, database=None)

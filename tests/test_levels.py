@@ -18,6 +18,7 @@ from sandbox.problem import Problem
 from sandbox.registry import Variant
 from sandbox.report import fixed_cost
 from sandbox.report.explain import bar, explain
+from sandbox.report.counters import counters
 from sandbox.report.levels import levels
 from sandbox.result import Counters, Result, Source, Timing, Verdict
 from sandbox.roofline import Gemm, Level, Parts, level_bounds, parts, pebble_bytes, work
@@ -166,6 +167,11 @@ def test_bytes_that_counters_saw_set_the_roof_of_a_row() -> None:
     assert warm.moved == r.moved  # perf counts calls that follow one another
     held = UNIT.levels[2].memories * UNIT.levels[2].fast_bytes
     assert replace(warm, device="gpu").moved == {"DRAM": 0, "L2": (500 << 20) - held}
+
+
+def test_what_a_cache_still_holds_of_the_product_counts_as_written() -> None:
+    r = replace(row(512, 1e-1), counters=Counters(2 << 20, 0))
+    assert shown(counters([r])).split()[-1] == "1.0"  # three matrices of 1 MiB
 
 
 def test_only_a_gpus_l2_outlasts_a_call() -> None:

@@ -1,12 +1,14 @@
 """The blocks of `packed`: from the caches by an analytical model, or as a search found them here.
 
-Low, Igual, Smith, Quintana-Orti: Analytical Modeling Is Enough for High-Performance BLIS, ACM TOMS
+Goto, van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM TOMS 34(3), 2008. Low,
+Igual, Smith, Quintana-Orti: Analytical Modeling Is Enough for High-Performance BLIS, ACM TOMS
 43(2), 2016.
 """
 
 from __future__ import annotations
 
 import json
+from math import isqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,16 +31,17 @@ class Blocking(NamedTuple):
 def modelled(ways: dict[int, tuple[int, int]]) -> Blocking:
     """The model's choice for caches given as {level: (ways, bytes of one way)}, for L1, L2, L3.
 
-    Section 4 of the paper: in L1 a strip of B (NR columns) stays, beside as many ways of A as share
-    the rest and one way for C; in L2 the block of A, beside a strip of B; in L3 the panel of B,
-    beside the block of A. Without an L3, L2 takes its place.
+    The block of A takes half of L2 (Goto and van de Geijn): the strip of B and the tiles
+    of C flow through the other. Both papers keep the strip in L1 besides, which leaves KC small;
+    here L2 may feed the tiles, as NR + MR elements in the MR NR / (2 lanes) cycles of a step, about
+    19 bytes a cycle, are within its reach. What counts is then what crosses L2: 2mnk/KC words
+    of C and mnk/MC of B, least for a block of given size where KC = 2 MC. In L3 the panel of B
+    stays, beside the block of A (Low et al., section 4). Without an L3, L2 takes its place.
     """
-    (ways1, way1), (ways2, way2) = ways[1], ways[2]
-    ways3, way3 = ways.get(3, ways[2])
-    of_a = max(1, (ways1 - 1) * MR // (MR + NR))
-    kc = of_a * way1 // (4 * MR) // 4 * 4
-    of_b = -(-4 * NR * kc // way2)
-    mc = max(1, ways2 - 1 - of_b) * way2 // (4 * kc) // (2 * MR) * (2 * MR)
+    (ways2, way2), (ways3, way3) = ways[2], ways.get(3, ways[2])
+    block = ways2 * way2 // 2 // 4
+    kc = isqrt(2 * block) // 4 * 4
+    mc = block // kc // (2 * MR) * (2 * MR)
     of_block = -(-4 * mc * kc // way3)
     nc = max(1, ways3 - 1 - of_block) * way3 // (4 * kc)
     return Blocking(kc, max(mc, 2 * MR), max(nc // NR, 64) * NR)

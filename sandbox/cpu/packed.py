@@ -27,7 +27,7 @@ def part(total, most, step):
     return min(total, most, (total + count * step - 1) // (count * step) * step)
 
 
-@njit
+@njit(inline="always")
 def multiply(a, b, out, KC, MC, NC):
     """The five loops; rows of `out` are contiguous and at least a vector long."""
     m, k = a.shape
@@ -51,7 +51,7 @@ def multiply(a, b, out, KC, MC, NC):
             while ic < m:
                 mc = part(m - ic, MC, ROWS[3])
                 if not a_in_place:
-                    copy(block, 0, a, ic, pc, mc, kc)
+                    copy(block, a[ic : ic + mc, pc : pc + kc])
                 i0, p0 = (ic, pc) if a_in_place else (0, 0)
                 jr = strip = 0
                 while jr < nc:
@@ -59,7 +59,7 @@ def multiply(a, b, out, KC, MC, NC):
                     last = min((width - 1) * lanes, nc - jr - lanes)
                     first = ic == 0 and not b_in_place
                     if first and not b_rows:
-                        copy(panel, strip, b, pc, jc + jr, kc, last + lanes)
+                        copy(panel[strip:], b[pc : pc + kc, jc + jr : jc + jr + last + lanes])
                     tiles = (mc + ROWS[width] - 1) // ROWS[width]
                     low, higher = mc // tiles, mc % tiles
                     ir = 0
@@ -99,6 +99,7 @@ def packed(a, b, out):
         outer(a, b, out)
     elif rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
         # A slice with a step leaves the layout open: the loops are compiled once for all layouts.
-        multiply(a[:, ::1], b[:, ::1], out[:, ::1], *blocking(a.itemsize))
+        KC, MC, NC = blocking(a.itemsize)
+        multiply(a[:, ::1], b[:, ::1], out[:, ::1], KC, MC, NC)
     else:
         dots(a, b, out)

@@ -49,14 +49,17 @@ def counted(results: Iterable[Result], variants: Iterable[Variant]) -> list[Resu
     def one(r: Result) -> Result:
         if r.timing is None:
             return r
-        count = _by_ncu if r.device == "gpu" else _by_perf
+        count = by_ncu if r.device == "gpu" else _by_perf
         return replace(r, counters=count(by_name[r.variant], r.problem, r.threads))
 
     return [one(r) for r in results]
 
 
-def _by_ncu(v: Variant, problem: Problem, threads: int) -> Counters:
-    """Caches start empty, as in the simulation; what stays in L2 at the end was not written."""
+def by_ncu(v: Variant, problem: Problem, threads: int = 1) -> Counters:
+    """Caches start empty, as in the simulation; what stays in L2 at the end was not written.
+
+    Raises NotCounted.
+    """
     metrics = ",".join(metric for metric, _ in _NCU.values())
     command = [_tool("ncu", "comes with NVIDIA's CUDA toolkit"), "--csv", "--page", "raw"]
     command += ["--print-units", "base", "--metrics", metrics, "--clock-control", "none"]
