@@ -189,7 +189,7 @@ class Simple:
 def hierarchies(draw):
     caches, sets = [], 1
     for level, name in enumerate(["L1", "L2", "L3"][: draw(st.integers(1, 3))]):
-        sets, ways = draw(st.integers(1, 5)), draw(st.sampled_from([1, 2, 3, 8]))
+        sets, ways = draw(st.integers(1, 5)), draw(st.sampled_from([1, 3, 8, 12, 16, 20]))
         policy = draw(st.sampled_from(["", "inclusive", "victim"])) if level else ""
         caches.append(Cache(name, sets * ways * 64, ways, policy=policy))
     return caches
@@ -197,7 +197,7 @@ def hierarchies(draw):
 
 @QUIET
 @given(
-    hierarchies(), st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=300)
+    hierarchies(), st.lists(st.tuples(st.integers(0, 60), st.booleans()), min_size=1, max_size=300)
 )
 def test_a_hierarchy_moves_what_dictionaries_move(caches, lines):
     simple = Simple(caches)
