@@ -31,7 +31,8 @@ _WINDOWS = np.array([-1] * _LANES + [0] * _LANES + [-1] * _LANES, np.int32)
 _INT, _LONG = ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, _LANES)
 
-_compiled = njit(cache=True, error_model="numpy")
+# Else each call that is handed an array counts a reference to it.
+_compiled = njit(cache=True, error_model="numpy", _nrt=False)
 
 
 class Hierarchy:
@@ -88,9 +89,9 @@ def _lane(typing, entries, at, line):
         place = _pointer(context, builder, signature.args[0], array, at)
         lines = builder.ashr(builder.load(place, typ=_VECTOR, align=4), _splat(builder, _INT(1)))
         same = builder.icmp_signed("==", lines, _splat(builder, line))
-        bits = builder.zext(builder.bitcast(same, ir.IntType(_LANES)), _LONG)
-        bits = builder.or_(bits, _LONG(1 << _LANES))
-        return builder.cttz(bits, ir.IntType(1)(1))
+        bits = builder.zext(builder.bitcast(same, ir.IntType(_LANES)), _INT)
+        bits = builder.or_(bits, _INT(1 << _LANES))
+        return builder.zext(builder.cttz(bits, ir.IntType(1)(1)), _LONG)
 
     return types.uint64(entries, types.uint64, types.int32), generate
 
@@ -149,6 +150,8 @@ def _push(entries, start, last, entry):
     while last >= _ALL:
         out = entries[start + _ALL - _ONE]
         _back(entries, start, entry, _WINDOWS, np.uint64(0))
+        if out == -1:  # the last, before room that is empty
+            return out
         entry = out
         start += _ALL
         last -= _ALL
