@@ -200,12 +200,28 @@ def hierarchies(draw):
     hierarchies(), st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=300)
 )
 def test_a_hierarchy_moves_what_dictionaries_move(caches, lines):
+    check_against_dictionaries(caches, lines)
+
+
+def check_against_dictionaries(caches, lines):
     simple = Simple(caches)
     for line, store in lines:
         simple.access(line, store)
     found = fed(Hierarchy(caches), [(64 * line + 4, 4, store) for line, store in lines])
     expected = simple.moved()
     assert [found.moved_bytes() for _ in range(2)] == [expected] * 2  # asking changes nothing
+
+
+@pytest.mark.parametrize("policy", ["", "inclusive", "victim"])
+@pytest.mark.parametrize("ways", [(1, 1), (3, 12), (12, 20), (20, 33)])
+def test_sets_of_any_number_of_ways(ways, policy):
+    """Full sets, which are vectors, parts of vectors and many vectors."""
+    near, far = ways
+    caches = [Cache("L1", 2 * near * 64, near), Cache("L2", 3 * far * 64, far, policy=policy)]
+    rng = np.random.default_rng(0)
+    lines = [int(x) for x in rng.integers(0, 5 * far, 4000)]
+    stores = [bool(x) for x in rng.random(4000) < 0.1]
+    check_against_dictionaries(caches, list(zip(lines, stores, strict=True)))
 
 
 def test_compulsory_misses_are_exact():
