@@ -336,6 +336,17 @@ def _prefetch(builder, place, writing=0, hint=2):
     builder.call(function, [place, *(ir.IntType(32)(x) for x in (writing, hint, 1))])
 
 
+@intrinsic
+def fetch_add(typing, counter):
+    """counter[0], which is one more afterwards: no two threads are given the same."""
+
+    def generate(context, builder, signature, arguments):
+        place = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.atomic_rmw("add", place, _INT(1), "monotonic")
+
+    return types.int64(counter), generate
+
+
 @njit
 def aligned(rows, columns, like):
     """An array that starts with a cache line: no vector then straddles two of them."""

@@ -18,6 +18,7 @@ _TYPE = r"(?:\{[^{}]*\}|<[^<>]*>|\[[^\[\]]*\]|[\w.]+)"
 _END = r"(?:, align \d+)?$"
 _LOAD = re.compile(rf"= load (?:volatile )?({_TYPE}), ptr ({_VALUE}){_END}")
 _STORE = re.compile(rf"^ *store (?:volatile )?({_TYPE}) .*?, ptr ({_VALUE}){_END}")
+_ATOMIC = re.compile(rf"= atomicrmw (?:volatile )?\w+ ptr ({_VALUE}), ({_TYPE}) ")
 _CALL = re.compile(rf"\b(?:call|invoke) .*?([%@]{_NAME}|asm\b[^(]*)\((.*)\)")
 _METADATA = re.compile(r",? !\S+ !\d+")
 _MEMORY = re.compile(rf"^ *(?:%{_NAME} = )?(?:load|store|atomicrmw|cmpxchg|va_arg) ")
@@ -119,6 +120,9 @@ class _Function:
         load, store = _LOAD.search(line), _STORE.search(line)
         if access := load or store:
             self._access(access[1], access[2], store is not None)
+        elif atomic := _ATOMIC.search(line):
+            for stored in (False, True):
+                self._access(atomic[2], atomic[1], stored)
         elif call := _CALL.search(line):
             self._call(line, call[1], call[2])
         elif _MEMORY.search(line):
