@@ -21,7 +21,7 @@ QUICK = ("--machine", "gh200", "--n", "32", "--rounds", "1")
 NATURE = {"counters", "call", "clocks", "uncaptured",
     "variant", "device", "reference", "unit", "problem", "threads", "cache", "verdict", "timing",
     "bound", "ratio", "skipped", "traceback", "machine", "versions", "gflops", "of_roof",
-    "impossible", "traffic", "levels", "parts", "call_parts",
+    "impossible", "binds", "traffic", "levels", "parts", "call_parts",
 }  # fmt: skip
 MINE = '''
 """Idea: [x] and [/x]. More."""

@@ -172,6 +172,33 @@ def test_the_same_note_is_made_once():
     assert shown(rows).count("mine does not take all shapes: no negative strides.") == 1
 
 
+@pytest.mark.parametrize(
+    ("bound", "binds", "said"),
+    [
+        (BOUND, "compute", "27%"),
+        (replace(BOUND, t0_s=2.6e-3), "compute", "27%"),  # W/P is 2.68 ms
+        (replace(BOUND, t0_s=2.7e-3), "fixed", "27% fixed"),
+        (replace(BOUND, bound_by="L3", t0_s=2.6e-3), "L3", "27% L3"),
+        (replace(BOUND, bound_by="L3", t0_s=2.7e-3), "fixed", "27% fixed"),
+    ],
+)
+@pytest.mark.parametrize("width", [60, 80])
+def test_what_binds_is_in_the_row_unless_it_is_compute(bound, binds, said, width):
+    mine = row("mine", 1e-2, bound=bound)
+    assert mine.binds == mine.to_json()["binds"] == binds
+    text = shown([mine], width)
+    found = re.search(r"27%(?: (?!#)\S+)?(?= )", line(text, "mine"))
+    assert found
+    assert found[0] == said
+    word = "compute-bound" if binds == "compute" else f"bound by {binds}"
+    assert f"intensity 85.3: {word}" in text
+
+
+def test_the_fixed_cost_stands_above_the_rows():
+    text = shown([row("mine", 1e-2, threads=72)])
+    assert line(text, "fixed").split()[:3] == ["fixed", "120", "us"]
+
+
 def test_above_the_ceiling_is_flagged_and_not_ranked():
     text = shown(ROWS)
     impossible = ROWS[3]

@@ -52,6 +52,11 @@ class Unit:
         """Seconds of a call that does nothing, in the mode that calls are made in."""
         return next(iter(self.fixed_cost_s.values()), None)
 
+    @property
+    def timed_t0_s(self) -> float | None:
+        """The same in the mode that is timed: a kernel on a GPU is replayed in a graph."""
+        return self.fixed_cost_s.get("graph", self.t0_s)
+
     def narrowed(self, threads: int) -> Unit:
         """Its share of the peak and of the private memories' bandwidth for fewer threads."""
         share = min(1.0, threads / self.threads)

@@ -148,6 +148,9 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     }
     for name, (values, unit) in lines.items():
         table.add_row(name, *(f"{v:.1f}" for v in values), unit)
+    costs = [u.timed_t0_s for u in units]
+    if any(costs):
+        table.add_row("fixed", *(significant(s * 1e6, 2) if s else "-" for s in costs), "us")
     gemm, widest = problem.gemm, units[-1]
     facts = [Text("must move at least")]
     for level in widest.levels:
@@ -162,7 +165,7 @@ def _intensity(widest: Unit, results: Sequence[Result]) -> str:
     gemm = results[0].problem.gemm
     least = pebble_bytes(gemm, widest.fast_bytes)
     most = intensity(gemm, least)
-    bound_by = {r.bound.bound_by for r in results if r.bound}
+    bound_by = {r.binds for r in results if r.binds}
     word = "compute-bound" if bound_by == {"compute"} else f"bound by {', '.join(sorted(bound_by))}"
     in_cache = bound_by == {"compute"} and most < ridge(widest.peak_flops, widest.bandwidth)
     return f"intensity {most:.1f}: {'stays in cache' if in_cache else word}"
@@ -206,11 +209,18 @@ def _cells(r: Result) -> tuple[str, ...]:
         percent(r.timing.spread) if r.timing.rounds > 1 else "?",
         scaled(r.call.median_s, "s") if r.call else "",
         significant(r.flops / 1e9),
-        "-" if r.of_roof is None else percent(r.of_roof),
+        _of_roof(r),
         "impossible" if r.impossible else bar,
         "-" if r.ratio is None else significant(r.ratio.value, 3 if r.ratio.value >= 0.995 else 2),
         f"{error:.2f}".removeprefix("0"),
     )
+
+
+def _of_roof(r: Result) -> str:
+    """With what binds, unless that is compute."""
+    if r.of_roof is None:
+        return "-"
+    return f"{percent(r.of_roof)} {'' if r.binds == 'compute' else r.binds}".rstrip()
 
 
 def _notes(results: Sequence[Result]) -> list[Text]:
