@@ -6,6 +6,12 @@ python -m sandbox.compare tiled
 from __future__ import annotations
 
 import sys
+
+if __name__ == "__main__":  # before anything else is imported: that can be interrupted, too
+    from sandbox.__main__ import main as command
+
+    sys.exit(command(["compare", *sys.argv[1:]]))
+
 from argparse import Namespace
 from collections.abc import Sequence
 from math import inf
@@ -230,10 +236,3 @@ def _listing(registry: Registry) -> Table:
         after = "reference" if v.reference else v.after or ""
         table.add_row(*(Text(x) for x in (v.name, v.device, after, v.summary)))
     return table
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
