@@ -83,8 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     p = parser()
     options = p.parse_intermixed_args(arguments)
-    if options.json and options.json == options.csv:
-        p.error(f"--json and --csv cannot both be {options.json}: give one of them another file")
+    p.apart(options, "json", "csv", "plot")
     to_stdout = _STDOUT in (options.json, options.csv)
     out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
     registry = discover()

@@ -133,6 +133,7 @@ def refused(answer, *words):
         (["--json"], ["--json"]),
         (["--csv", "-", "--json", "-"], ["--csv", "--json"]),
         (["--csv", "same", "--json", "same"], ["same"]),
+        (["--plot", "a.svg", "--json", "./a.svg"], ["--json and --plot", "a.svg"]),
         (["--plot", "x.jpg"], ["--plot", "'x.jpg'", ".svg, .png, .pdf"]),
         (["--plot", "/nonexistent/x.svg"], ["/nonexistent/x.svg", "No such"]),
         (["--storage", "l2"], ["'l2'", "article"]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from sandbox.judgement import ranked
-from sandbox.machine import Machine, catalogue
+from sandbox.machine import catalogue
 from sandbox.problem import Problem
 from sandbox.registry import Variant
 from sandbox.report.files import as_csv, as_json
@@ -226,11 +226,29 @@ def test_names_and_reasons_are_literal():
     assert f"{name} (1 thread) failed: {reason}." in text
 
 
-def test_no_ceiling():
-    rows = [replace(row("naive", 1e-2), bound=None)]
-    text = shown(rows, machine=Machine("unknown", 2, 2, (), "unknown"))
-    assert "No ceiling is known for fp32 on this machine." in text
+@pytest.mark.parametrize(
+    ("machine", "unit", "said"),
+    [
+        ("h200", "fp32", "for the CPU's rows: the machine named is a GPU alone. Leave --machine"),
+        ("gh200", "fp64", "for fp64 on NVIDIA GH200."),
+    ],
+)
+def test_no_ceiling(machine, unit, said):
+    rows = [replace(row("naive", 1e-2), unit=unit, bound=None)]
+    text = " ".join(shown(rows, machine=catalogue.named(machine)).split())
+    assert f"No ceiling is known {said}" in text
     assert "roof." not in text
+
+
+def test_what_has_no_ceiling_beside_what_has_one():
+    rows = [row("naive", 1e-2), replace(SILENT, device="gpu", bound=None)]
+    machine = catalogue.named("gh200")
+    cpu = replace(machine, units=tuple(u for u in machine.units if u.device == "cpu"))
+    text = " ".join(shown(rows, machine=cpu).split())
+    assert "No ceiling is known for the GPU's rows: no GPU of this machine is known." in text
+    assert "from DRAM" in text
+    left_out = [rows[0], replace(rows[1], skipped="no CUDA device")]
+    assert "No ceiling" not in shown(left_out, machine=cpu)
 
 
 def test_all_wrong():

@@ -200,6 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", type=writable, metavar="FILE", help="save the figures; - is standard output")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     options = p.parse_args(arguments)
+    if options.machines and options.json:
+        p.error(
+            "--machines saves nothing: name one machine, as --machine h200, or leave --json out"
+        )
     err = Terminal(sys.stderr)
     try:
         if options.machines:

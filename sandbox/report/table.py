@@ -19,6 +19,10 @@ from sandbox.roofline import compulsory_bytes, intensity, pebble_bytes, ridge
 _BAR = 14
 _NOISY = 0.1
 _SAGGED = 0.95
+_REMEDY = {  # where a whole device is unknown
+    "cpu": "the machine named is a GPU alone. Leave --machine out, or name gh200, say",
+    "gpu": "no GPU of this machine is known. Name a machine with one, as --machine h200",
+}
 # From the one that a narrow terminal can best do without.
 _DISPENSABLE = ("", "+-", "err", "GFLOP/s", "thr", "of roof")
 
@@ -109,7 +113,8 @@ class Fitted:
 def report(results: Sequence[Result], machine: Machine, variants: Iterable[Variant]) -> Trimmed:
     """Everything about one problem: what holds for all rows, the rows, and what they mean."""
     parts: list[RenderableType] = [_title(results, machine), Text()]
-    parts += [_ceilings(results, machine), _sources(results, machine), Text()]
+    parts += [*_ceilings(results, machine), *_unknown(results, machine)]
+    parts += [_sources(results, machine), Text()]
     parts += [_rows(results), Text(), *_notes(results)]
     if line := _conclusion(results, list(variants)):
         parts.append(line)
@@ -126,13 +131,13 @@ def _title(results: Sequence[Result], machine: Machine) -> RenderableType:
     return Columns([Text(what, style="bold"), Text(who)], padding=(0, 4))
 
 
-def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
+def _ceilings(results: Sequence[Result], machine: Machine) -> list[RenderableType]:
     problem = results[0].problem
     taking_part = [r for r in results if not r.skipped] or results
     wanted = dict.fromkeys((r.device, r.unit, r.threads) for r in taking_part)
     units = [u for key in sorted(wanted, key=lambda x: x[2]) if (u := machine.unit(*key))]
     if not units:
-        return Text(f"No ceiling is known for {results[0].unit} on this machine.")
+        return []
     several = len({u.arithmetic for u in units}) > 1
     table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="")
     table.add_column("", overflow="fold")
@@ -158,7 +163,19 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
         why = "compulsory" if least == compulsory_bytes(gemm) else "pebble game"
         facts.append(Text(f"{scaled(least, 'B'):>8} from {level.name} ({why})"))
     facts.append(Text(_intensity(widest, results)))
-    return Columns([table, Group(*facts)], padding=(0, 3))
+    return [Columns([table, Group(*facts)], padding=(0, 3))]
+
+
+def _unknown(results: Sequence[Result], machine: Machine) -> list[Text]:
+    """What takes part without a ceiling, and what can be done."""
+    lines = []
+    for device, unit in dict.fromkeys((r.device, r.unit) for r in results if not r.skipped):
+        if any(u.device == device for u in machine.units):
+            if not machine.unit(device, unit, 1):
+                lines.append(f"No ceiling is known for {unit} on {machine.name}.")
+        else:
+            lines.append(f"No ceiling is known for the {device.upper()}'s rows: {_REMEDY[device]}.")
+    return [Text(line) for line in dict.fromkeys(lines)]
 
 
 def _intensity(widest: Unit, results: Sequence[Result]) -> str:
