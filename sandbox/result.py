@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 from sandbox.problem import Problem
@@ -200,11 +201,12 @@ class Result:
     @property
     def binds(self) -> str | None:
         """What sets the least time: compute, a level, or `fixed` where T0 is longer than the roof
-        max(W / P, Q / B); None where no ceiling is known."""
+        max(W / P, Q / B), and the row takes it; None where no ceiling is known."""
         if self.bound is None:
             return None
         roof_s = work(self.problem.gemm) / self.bound.ceiling_flops
-        return "fixed" if (self.bound.t0_s or 0.0) > roof_s else self.bound.bound_by
+        time_s = self.timing.median_s if self.timing else inf
+        return "fixed" if roof_s < (self.bound.t0_s or 0.0) <= time_s else self.bound.bound_by
 
     @property
     def impossible(self) -> bool:

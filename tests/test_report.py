@@ -178,6 +178,7 @@ def test_the_same_note_is_made_once():
         (BOUND, "compute", "27%"),
         (replace(BOUND, t0_s=2.6e-3), "compute", "27%"),  # W/P is 2.68 ms
         (replace(BOUND, t0_s=2.7e-3), "fixed", "27% fixed"),
+        (replace(BOUND, t0_s=1.1e-2), "compute", "27%"),  # the row is faster
         (replace(BOUND, bound_by="L3", t0_s=2.6e-3), "L3", "27% L3"),
         (replace(BOUND, bound_by="L3", t0_s=2.7e-3), "fixed", "27% fixed"),
     ],

@@ -108,8 +108,8 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
         trial.call(kernel.run(problem))
     if not found and ufuncs:
         raise Nothing(
-            "what Numba compiles of it are ufuncs (vectorize, guvectorize), loops that NumPy calls: "
-            "only functions of njit are shown"
+            "what Numba compiles of it are ufuncs (vectorize, guvectorize), loops that NumPy "
+            "calls: only functions of njit are shown"
         )
     if not found:
         raise Nothing("Numba compiles nothing of it")
