@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from sandbox import plan, processes, runner
@@ -32,7 +31,7 @@ from sandbox.report.counters import counters
 from sandbox.report.explain import explain
 from sandbox.report.files import as_csv, as_json
 from sandbox.report.levels import levels
-from sandbox.report.table import report, row_name
+from sandbox.report.table import Whole, report, row_name
 from sandbox.report.traffic import traffic
 from sandbox.result import Result
 from sandbox.traffic.counters import NotCounted, counted
@@ -227,8 +226,8 @@ def _save(
             p.exit(2, f"error: cannot draw {options.plot}: {error}\n")
 
 
-def _listing(registry: Registry) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+def _listing(registry: Registry) -> Whole:
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for header in ("variant", "device", "after", "idea"):
         table.add_column(header, overflow="fold")
     for v in registry.variants:

@@ -11,12 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from sandbox.compiled import Code
+from sandbox.fixed_cost import Estimate, FixedCost
 from sandbox.judgement import ranked
-from sandbox.machine import catalogue
+from sandbox.machine import Fact, catalogue
 from sandbox.problem import Problem
 from sandbox.registry import Variant
+from sandbox.report import code
 from sandbox.report.files import as_csv, as_json
-from sandbox.report.table import percent, report, scaled, significant
+from sandbox.report.fixed_cost import fixed_costs
+from sandbox.report.machines import sources
+from sandbox.report.table import Fitted, percent, report, scaled, significant
 from sandbox.result import Bound, Result, Source, Timing, Verdict
 
 GH200 = catalogue.named("gh200")
@@ -59,10 +64,14 @@ VARIANTS = [
 ]
 
 
-def shown(rows, width=80, machine=GH200, variants=VARIANTS):
+def printed(content, width):
     console = Console(width=width, file=io.StringIO(), markup=False, highlight=False, emoji=False)
-    console.print(report(rows, machine, variants))
+    console.print(content)
     return console.file.getvalue()
+
+
+def shown(rows, width=80, machine=GH200, variants=VARIANTS):
+    return printed(report(rows, machine, variants), width)
 
 
 def line(text, name):
@@ -142,6 +151,36 @@ def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(width):
     for name in ("naive", "reordered", "tiled", "numpy"):
         assert name in words
     assert percent(ROWS[2].of_roof) in words
+
+
+CODE = Code("specialised", "_kernel", "sm_90", "Triton", 168, 0, 160 << 10, {"HGMMA": 8, "STSM": 8})
+CODE = replace(CODE, warps=12, grid=(65536, 1, 1), occupancy=0.25, limited_by="shared memory")
+COST = FixedCost(Estimate(5e-6, 4.5e-6, 6e-6), Estimate(1e11, 9e10, 1.1e11), None)
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 120])
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (sources([Fact("microarchitecture", "zen3", "a source of many words", "unverified")] * 2),
+         "microarchitecture zen3 source unverified"),
+        (code.report(PROBLEM, [(Variant("specialised", "gpu", None, 1, ""), [CODE])]),
+         "specialised 168 160 KiB 12 25% shared memory HGMMA,"),
+        (fixed_costs({("vectorised", 1): COST, ("specialised, the call", 1): COST}),
+         "GFLOP/s vectorised specialised, 5.00 4.50 110 100 131"),
+        (Fitted(["step", "x"], [("", ["two words", "y" * 50])]), "two words " + "y" * 50),
+    ],
+)  # fmt: skip
+def test_cells_fold_between_words(table, words, width):
+    text = printed(table, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert set(words.split()) <= set(text.split())
+
+
+def test_where_there_is_no_room_for_words_they_are_broken():
+    text = printed(sources([Fact("microarchitecture", "zen3", "archspec", "unverified")]), 20)
+    assert max(map(len, text.splitlines())) <= 20
+    assert "microarchitecture" not in text
 
 
 def test_everything_is_there_at_80_columns():

@@ -24,7 +24,8 @@ _REMEDY = {  # where a whole device is unknown
     "gpu": "no GPU of this machine is known. Name a machine with one, as --machine h200",
 }
 # From the one that a narrow terminal can best do without.
-_DISPENSABLE = ("", "+-", "err", "GFLOP/s", "thr", "of roof")
+_DISPENSABLE = ("", "+-", "err", "GFLOP/s", "kernel", "blocks", "thr", "of roof")
+_LEFT = ("step", "level", "kernel", "occupancy, limit", "")
 
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
@@ -74,8 +75,24 @@ class Trimmed:
             yield Segment.line()
 
 
+class Whole(Table):
+    """A table whose cells fold between words alone, where the terminal has room for the words."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unlimited = options.update_width(10_000)
+        spare = options.max_width - Measurement.get(console, unlimited, self).minimum
+        if spare >= 0:
+            texts = ["\n".join(map(str, (c.header, *c.cells))) for c in self.columns]
+            needs = [Measurement.get(console, unlimited, Text(text)) for text in texts]
+            # What lacks least is made whole first: figures before prose.
+            for c, need in sorted(zip(self.columns, needs, strict=True), key=lambda x: x[1].span):
+                more = min(spare, need.span)
+                c.width, c.no_wrap, spare = need.minimum + more, False, spare - more
+        yield from super().__rich_console__(console, options)
+
+
 class Fitted:
-    """A table without the columns for which the terminal has no room."""
+    """A table without the columns for which the terminal has no room; at last its cells fold."""
 
     def __init__(
         self,
@@ -94,13 +111,12 @@ class Fitted:
                 break
         yield table
 
-    def _table(self, kept: list[str]) -> Table:
-        table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
+    def _table(self, kept: list[str]) -> Whole:
+        table = Whole(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
         for header in kept:
-            left = header in ("step", "level", "")
             table.add_column(
                 header,
-                justify="left" if left else "right",
+                justify="left" if header in _LEFT else "right",
                 overflow="fold",
                 no_wrap=header != "step",
             )
