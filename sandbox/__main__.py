@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-
-from sandbox.arguments import Parser
+from collections.abc import Sequence
 
 COMMANDS = {
     "compare": "sandbox.compare",
@@ -15,17 +14,21 @@ COMMANDS = {
 }
 
 
-def main() -> int:
-    """Run the command that the first argument names; returns its exit code."""
-    p = Parser(prog="sandbox", description="Optimise matrix multiplication, and be judged.")
-    p.add_argument("command", choices=COMMANDS, help="COMMAND --help tells more")
-    options = p.parse_args(sys.argv[1:2])
-    code: int = importlib.import_module(COMMANDS[options.command]).main(sys.argv[2:])
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that the first argument names; returns its exit code, 130 where it is
+    interrupted, be it while it is imported."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        from sandbox.arguments import Parser
+
+        p = Parser(prog="sandbox", description="Optimise matrix multiplication, and be judged.")
+        p.add_argument("command", choices=COMMANDS, help="COMMAND --help tells more")
+        options = p.parse_args(given[:1])
+        code: int = importlib.import_module(COMMANDS[options.command]).main(given[1:])
+    except KeyboardInterrupt:
+        return 130
     return code
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -23,6 +23,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (--help shows what there is)\n")
 
+    def apart(self, options: argparse.Namespace, *names: str) -> None:
+        """Exit where two of these options name the same file: one would overwrite the other."""
+        taken: dict[Path, str] = {}
+        for name in names:
+            if path := getattr(options, name):
+                other = taken.setdefault(path.resolve(), name)
+                if other != name:
+                    self.error(f"--{other} and --{name} cannot both be {path}: give another file")
+
 
 def positive(text: str) -> int:
     """A whole number from 1 on."""

@@ -6,12 +6,17 @@ python -m sandbox.compare tiled
 from __future__ import annotations
 
 import sys
+
+if __name__ == "__main__":  # before anything else is imported: that can be interrupted, too
+    from sandbox.__main__ import main as command
+
+    sys.exit(command(["compare", *sys.argv[1:]]))
+
 from argparse import Namespace
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from sandbox import plan, processes, runner
@@ -26,7 +31,7 @@ from sandbox.report.counters import counters
 from sandbox.report.explain import explain
 from sandbox.report.files import as_csv, as_json
 from sandbox.report.levels import levels
-from sandbox.report.table import report, row_name
+from sandbox.report.table import Whole, report, row_name
 from sandbox.report.traffic import traffic
 from sandbox.result import Result
 from sandbox.traffic.counters import NotCounted, counted
@@ -77,8 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     p = parser()
     options = p.parse_intermixed_args(arguments)
-    if options.json and options.json == options.csv:
-        p.error(f"--json and --csv cannot both be {options.json}: give one of them another file")
+    p.apart(options, "json", "csv", "plot")
     to_stdout = _STDOUT in (options.json, options.csv)
     out, err = Terminal(sys.stderr if to_stdout else sys.stdout), Terminal(sys.stderr)
     registry = discover()
@@ -222,18 +226,11 @@ def _save(
             p.exit(2, f"error: cannot draw {options.plot}: {error}\n")
 
 
-def _listing(registry: Registry) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+def _listing(registry: Registry) -> Whole:
+    table = Whole(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for header in ("variant", "device", "after", "idea"):
         table.add_column(header, overflow="fold")
     for v in registry.variants:
         after = "reference" if v.reference else v.after or ""
         table.add_row(*(Text(x) for x in (v.name, v.device, after, v.summary)))
     return table
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -50,7 +50,7 @@ def bound(m: Machine, v: Variant, problem: Problem, threads: int, cold: bool) ->
         compulsory_bytes=compulsory_bytes(gemm),
         source=unit.source,
         spread=next((x.spread for x in unit.levels if x.name == bound_by), unit.spread),
-        t0_s=unit.fixed_cost_s.get("graph", unit.t0_s),  # a kernel on a GPU is replayed
+        t0_s=unit.timed_t0_s,
         launch_s=unit.t0_s,
         levels=tuple(levels),
     )

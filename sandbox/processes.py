@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -49,7 +50,9 @@ def context(cores: int) -> BaseContext:
     kept = {name: os.environ.pop(name) for name in (*_SET_BY_ROW, *ours) if name in os.environ}
     os.environ |= ours
     try:
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # to start it lets interrupts in again
+        with _uninterrupted():
+            forkserver.ensure_running()
     finally:
         for name in ours:
             del os.environ[name]
@@ -57,11 +60,22 @@ def context(cores: int) -> BaseContext:
     return found
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """What starts here sees no interrupt of the whole group, and is not left half started."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def in_child(context: BaseContext, function: Callable[..., Any], *args: object) -> Any:
     """What `function` returns in a process of its own; raises Lost where that raises or dies."""
     here, there = context.Pipe()
     process = context.Process(target=_answer, args=(there,), daemon=True)  # type: ignore[attr-defined]
-    process.start()
+    with _uninterrupted():
+        process.start()
     there.close()
     try:
         here.send((function, args))
@@ -104,7 +118,8 @@ class Worker:
         self._process = context.Process(  # type: ignore[attr-defined]
             target=worker.main, args=(there, v, threads, cores), daemon=True
         )
-        self._process.start()
+        with _uninterrupted():
+            self._process.start()
         there.close()
         self._seen = psutil.Process(self._process.pid)
         self.limit_bytes = 2 * SPARE_BYTES

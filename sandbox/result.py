@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 from sandbox.problem import Problem
@@ -198,6 +199,16 @@ class Result:
         return self.flops / self.bound.ceiling_flops if self.flops and self.bound else None
 
     @property
+    def binds(self) -> str | None:
+        """What sets the least time: compute, a level, or `fixed` where T0 is longer than the roof
+        max(W / P, Q / B), and the row takes it; None where no ceiling is known."""
+        if self.bound is None:
+            return None
+        roof_s = work(self.problem.gemm) / self.bound.ceiling_flops
+        time_s = self.timing.median_s if self.timing else inf
+        return "fixed" if roof_s < (self.bound.t0_s or 0.0) <= time_s else self.bound.bound_by
+
+    @property
     def impossible(self) -> bool:
         """Above the ceiling by more than the row's and the ceiling's spread together."""
         if self.timing is None or self.of_roof is None or self.bound is None:
@@ -259,5 +270,6 @@ class Result:
             data["traffic"]["over_bound"] = self.traffic.over_bound
         data["gflops"] = self.flops / 1e9 if self.flops else None
         data["of_roof"] = self.of_roof
+        data["binds"] = self.binds
         data["impossible"] = self.impossible
         return data

@@ -363,6 +363,6 @@ def _require_three_words(gemm: Gemm, fast_bytes: int) -> None:
 if __name__ == "__main__":  # python -m sandbox.roofline; the model itself imports nothing
     import sys
 
-    from sandbox.commands.roofline import main
+    from sandbox.__main__ import main
 
-    sys.exit(main())
+    sys.exit(main(["roofline", *sys.argv[1:]]))

@@ -1,5 +1,6 @@
 """The kernels that reach the ceilings, and how what they reach is summed up. Nothing is timed."""
 
+import itertools
 import json
 import os
 import re
@@ -60,17 +61,47 @@ def test_disturbed_rounds_widen_no_spread_and_tell_that_the_machine_is_busy():
     assert calibrate._summary(quiet[:1] * 9).spread == calibrate._DOUBT
 
 
+@pytest.mark.parametrize(
+    ("waited_s", "free", "busy"), [(0.0, 0.5, False), (1.0, 1.0, False), (1.0, 0.5, True)]
+)
+def test_a_fixed_cost_beside_other_work_is_noticed(monkeypatch, waited_s, free, busy):
+    """Threads that wait for a core are in need only where multiply-adds lack one, too."""
+    waited = itertools.count()
+    monkeypatch.setattr(calibrate, "_waited_s", lambda: waited_s * next(waited))
+    monkeypatch.setattr(calibrate, "cpu_clock", calibrate.clock)
+    monkeypatch.setattr(calibrate, "_peak", lambda dtype, threads: (1.0, []))
+    monkeypatch.setattr(calibrate, "_round", lambda pool, amount, tasks: (1.0, free))
+    monkeypatch.setattr(calibrate, "_ROUND_S", 1e-4)
+    monkeypatch.setattr(calibrate, "_PATIENCE_S", 0.0)
+    found = calibrate.fixed_cost(1)
+    assert found["busy"] is busy
+    ((mode, (seconds, spread)),) = found["t0_s"].items()
+    assert mode == "call"
+    assert seconds > 0
+    assert spread > 0
+
+
+def test_what_all_threads_waited_for_a_core(monkeypatch, tmp_path):
+    monkeypatch.setattr(calibrate, "Path", lambda path: tmp_path)
+    assert calibrate._waited_s() == 0
+    for thread, told in ((1, "5 2000000000 1"), (2, "7 500000000 3")):
+        (tmp_path / f"{thread}").mkdir()
+        (tmp_path / f"{thread}" / "schedstat").write_text(told)
+    assert calibrate._waited_s() == 2.5
+
+
 def test_a_threading_layer_that_is_not_there_is_left_out(monkeypatch):
     numba = pytest.importorskip("numba")
 
     def fixed_cost(threads):
         if numba.config.THREADING_LAYER == "tbb":
             raise ValueError("No threading layer could be loaded.")
-        return {"omp": 1e-6 * threads}
+        return {"t0_s": {"omp": [1e-6 * threads, 0.1]}, "busy": False}
 
     monkeypatch.setattr(numba.config, "THREADING_LAYER", "default")
     monkeypatch.setattr(calibrate, "fixed_cost", fixed_cost)
-    assert here._measure_layer("omp", [1, 2]) == {"2": 2e-6}
+    found = {"t0_s": {"omp": [2e-6, 0.1]}, "busy": False}
+    assert here._measure_layer("omp", [1, 2]) == {"2": found}
     assert here._measure_layer("tbb", [1, 2]) == {}
 
 
@@ -156,7 +187,8 @@ def test_the_fastest_way_of_each_arithmetic_is_its_peak(monkeypatch):
     monkeypatch.setattr(g.gpu_tests, "all_of", lambda gpu: tests)
     monkeypatch.setattr(g.device, "nvml", lambda uuid: lambda name, *constants: answers[name])
     monkeypatch.setattr(g, "_ms", lambda launch, steps: float(steps))
-    monkeypatch.setattr(g, "_fixed_costs", lambda: {"launch": 1e-5})
+    running = 1.0
+    monkeypatch.setattr(g, "_fixed_costs", lambda: ({"launch": g._cost([1e-5] * 2)}, running))
     monkeypatch.setattr(g, "_REST_S", 0.0)
     monkeypatch.setattr(g, "sleep", lambda s: None)
     monkeypatch.setattr(g.torch.cuda, "synchronize", lambda: None)
@@ -168,7 +200,10 @@ def test_the_fastest_way_of_each_arithmetic_is_its_peak(monkeypatch):
     machine = assemble.machine(cpu, json.loads(json.dumps(found | {"date": "d"})))
     assert machine.unit("gpu", "fp32", 1).peak_flops == 3e12
     assert machine.gpu == H200
-    use.gpu = 50
+    assert machine.unit("gpu", "fp32", 1).fixed_cost_spread == {"launch": g._DOUBT}
+    running = 0.5
+    assert g.measure(H200)["busy"] is True
+    running, use.gpu = 1.0, 50
     assert g.measure(H200)["busy"] is True
 
 

@@ -65,6 +65,15 @@ def test_the_command_takes_every_machine(name, capsys):
     assert max(map(len, err.splitlines())) <= 80
 
 
+def test_a_listing_is_not_saved(capsys, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        main(["--machines", "--json", str(tmp_path / "x.json")])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: --machines saves nothing: ")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_unverified_is_shown_as_unverified(capsys):
     assert main(["--machines"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}

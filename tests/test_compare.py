@@ -21,7 +21,7 @@ QUICK = ("--machine", "gh200", "--n", "32", "--rounds", "1")
 NATURE = {"counters", "call", "clocks", "uncaptured",
     "variant", "device", "reference", "unit", "problem", "threads", "cache", "verdict", "timing",
     "bound", "ratio", "skipped", "traceback", "machine", "versions", "gflops", "of_roof",
-    "impossible", "traffic", "levels", "parts", "call_parts",
+    "impossible", "binds", "traffic", "levels", "parts", "call_parts",
 }  # fmt: skip
 MINE = '''
 """Idea: [x] and [/x]. More."""
@@ -133,6 +133,7 @@ def refused(answer, *words):
         (["--json"], ["--json"]),
         (["--csv", "-", "--json", "-"], ["--csv", "--json"]),
         (["--csv", "same", "--json", "same"], ["same"]),
+        (["--plot", "a.svg", "--json", "./a.svg"], ["--json and --plot", "a.svg"]),
         (["--plot", "x.jpg"], ["--plot", "'x.jpg'", ".svg, .png, .pdf"]),
         (["--plot", "/nonexistent/x.svg"], ["/nonexistent/x.svg", "No such"]),
         (["--storage", "l2"], ["'l2'", "article"]),

@@ -230,6 +230,35 @@ def test_a_mistake_takes_one_line(compiled, monkeypatch, arguments, words):
     assert words in err
 
 
+UFUNC = """
+import numba
+from sandbox import variant
+
+
+@numba.{how}
+def kernel(x, y, out):
+    {body}
+
+
+@variant("cpu")
+def mine(a, b, out):
+    kernel(a, b, out)
+"""
+LAZY = 'guvectorize("(m,k),(k,n)->(m,n)")'
+EAGER = 'guvectorize(["(float32[:,:], float32[:,:], float32[:,:])"], "(m,k),(k,n)->(m,n)")'
+
+
+@pytest.mark.parametrize(
+    ("how", "body"), [(LAZY, "out[:] = 0"), (EAGER, "out[:] = 0"), ("vectorize", "return x + y")]
+)
+def test_a_ufunc_is_called_what_it_is(compiled, tmp_path, how, body):
+    (tmp_path / "mine.py").write_text(UFUNC.format(how=how, body=body))
+    code, _, out, err = compiled(tmp_path / "mine.py", "--n", "8")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "mine: what Numba compiles of it are ufuncs (vectorize, guvectorize)" in err
+    assert "only functions of njit are shown" in err
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

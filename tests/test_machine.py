@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[1]
 FOUND = {
     "peak": {"fp32": [1e11, 0.01], "fp64": [5e10, 0.02]},
     "bandwidth": {"read": [2e10, 0.1], "copy": [3e10, 0.2], "triad": [2.5e10, 0.1]},
-    "t0_s": {"call": 1e-7},
+    "t0_s": {"call": [1e-7, 0.05]},
     "busy": False,
 }
+LAYER = {"t0_s": {"workqueue": [5e-6, 0.1]}, "busy": False}
 LEVELS = {"levels": {"L1": [9e10, 0.01], "L2": [5e10, 0.02], "L3": [7e10, 0.03]}, "busy": False}
 DEVICE = Gpu("GPU-1", "NVIDIA H200", "9.0", 132, 60 << 20, 228 << 10, 256 << 10, 256 << 10, 1 << 37)
 ON_GPU = {
@@ -33,7 +34,7 @@ ON_GPU = {
         "L2": {"read": [1e13, 0.05]},
         "shared": {"read": [3.2e13, 0.01]},
     },
-    "t0_s": {"launch": 1e-5, "event": 2e-5, "graph": 5e-7},
+    "t0_s": {"launch": [1e-5, 0.2], "event": [2e-5, 0.1], "graph": [5e-7, 0.01]},
     "clock_hz": {"fp32": 1.98e9},
     "busy": False,
 }
@@ -220,7 +221,7 @@ def measured(tmp_path, monkeypatch):
     answers = {
         "_measure": lambda threads, size: {str(t): FOUND for t in threads},
         "_measure_levels": lambda threads: {str(t): LEVELS for t in threads},
-        "_measure_layer": lambda layer, threads: {"2": 5e-6} if layer == "workqueue" else {},
+        "_measure_layer": lambda layer, threads: {"2": LAYER} if layer == "workqueue" else {},
         "_measure_gpu": lambda known: known.get("GPU-1") or ON_GPU,
     }
 
@@ -290,6 +291,15 @@ def test_a_store_that_is_not_ours_is_written_anew(measured, text):
     assert measured == [1, 2]
 
 
+def test_a_fixed_cost_without_its_spread_is_measured_again(measured):
+    here.this_machine([1, 2])
+    stored = json.loads(here.store().read_text())
+    stored["threads"]["1"]["t0_s"] = {"call": 1e-7}
+    here.store().write_text(json.dumps(stored))
+    assert here.this_machine([1, 2]).unit("cpu", "fp32", 1).fixed_cost_spread == {"call": 0.05}
+    assert measured == [1, 2, 1, 2]
+
+
 def test_a_store_of_another_encoding(measured):
     here.store().parent.mkdir(parents=True)
     here.store().write_bytes(b"\xff\xfe")
@@ -347,6 +357,7 @@ def test_levels_are_measured_when_they_are_asked_for_and_once(measured):
         "DRAM": 3e10,
     }
     assert unit.fixed_cost_s == {"call": 1e-7, "workqueue": 5e-6}
+    assert unit.fixed_cost_spread == {"call": 0.05, "workqueue": 0.1}
 
 
 def test_a_gpu_is_measured_once_and_its_processor_apart(measured):
@@ -388,7 +399,7 @@ def test_without_a_gpu_that_works_there_are_no_units_of_one(measured, monkeypatc
     assert ("code -6" in said[-1]) == bool(answer)
 
 
-@pytest.mark.parametrize("which", ["FOUND", "LEVELS", "ON_GPU"])
+@pytest.mark.parametrize("which", ["FOUND", "LEVELS", "LAYER", "ON_GPU"])
 def test_what_a_busy_machine_reached_is_said_and_not_kept(measured, monkeypatch, which):
     monkeypatch.setitem(globals()[which], "busy", True)
     machine = here.this_machine(levels=True, gpu=True)
@@ -396,8 +407,8 @@ def test_what_a_busy_machine_reached_is_said_and_not_kept(measured, monkeypatch,
     assert "run again" in machine.note
     assert machine.units
     kept = json.loads(here.store().read_text()) if here.store().exists() else {"threads": {}}
-    busy = {"FOUND": "1", "LEVELS": "1", "ON_GPU": "GPU-1"}[which]
-    assert busy not in kept["gpus" if which == "ON_GPU" else "threads"]
+    on_gpu = which == "ON_GPU"
+    assert ("GPU-1" if on_gpu else "1") not in kept["gpus" if on_gpu else "threads"]
     monkeypatch.setitem(globals()[which], "busy", False)
     assert "busy" not in here.this_machine(levels=True, gpu=True).note
 
@@ -423,7 +434,10 @@ def test_the_command_shows_every_level_of_this_machine(measured, monkeypatch, ca
     assert l3["bytes"] <= l2["bytes"] <= l1["bytes"]
     assert l1["ceiling_flops"] <= 1e11
     assert units["fp32, 2 threads"]["moved_into"].keys() == {"L1", "L2"}
-    assert units["fp16"]["fixed_cost_s"] == ON_GPU["t0_s"]
+    modes = ON_GPU["t0_s"].items()
+    assert units["fp16"]["fixed_cost_s"] == {mode: seconds for mode, (seconds, _) in modes}
+    assert units["fp16"]["fixed_cost_spread"] == {mode: spread for mode, (_, spread) in modes}
+    assert units["fp16"]["spread"] == 0.02
     assert units["fp16"]["bound_by_level"] == "DRAM"
 
 
@@ -508,11 +522,13 @@ def test_what_is_measured_has_the_form_that_is_stored(monkeypatch):
     monkeypatch.setattr(calibrate, "_ROUND_S", 1e-4)
     for threads in (1, 2):
         if threads > 1:  # beside other work a fork and join can take milliseconds
-            monkeypatch.setattr(calibrate, "fixed_cost", lambda threads: {"omp": 1e-6})
+            monkeypatch.setattr(calibrate, "fixed_cost", lambda threads: LAYER)
         found = json.loads(json.dumps(calibrate.measure(threads, 1 << 16)))
         assert set(found) == set(FOUND)
         assert all(set(found[key]) == set(FOUND[key]) for key in ("peak", "bandwidth"))
         for rate, spread in [*found["peak"].values(), *found["bandwidth"].values()]:
             assert rate > 0
             assert 0 <= spread < 1
-        assert min(found["t0_s"].values()) > 0
+        for seconds, spread in found["t0_s"].values():
+            assert seconds > 0
+            assert spread > 0

@@ -61,6 +61,7 @@ def run(capsys):
         (["naive", "--n", "4096"], ["minutes", "--yes"]),
         (["naive", "--shape", "2x3x4,5x6x7"], ["one shape"]),
         (["naive", "--plot", "/nonexistent/x.svg"], ["/nonexistent/x.svg"]),
+        (["naive", "--plot", "a.svg", "--json", "./a.svg"], ["--plot and --json", "a.svg"]),
         (["naive", "--plot", "x.odd"], ["x.odd", "svg"]),
         ([str(ROOT / "sandbox" / "problem.py")], ["no variant", "@variant"]),
         (["/nonexistent/mine.py"], ["/nonexistent/mine.py"]),

@@ -11,12 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from sandbox.compiled import Code
+from sandbox.fixed_cost import Estimate, FixedCost
 from sandbox.judgement import ranked
-from sandbox.machine import Machine, catalogue
+from sandbox.machine import Fact, catalogue
 from sandbox.problem import Problem
 from sandbox.registry import Variant
+from sandbox.report import code
 from sandbox.report.files import as_csv, as_json
-from sandbox.report.table import percent, report, scaled, significant
+from sandbox.report.fixed_cost import fixed_costs
+from sandbox.report.machines import sources
+from sandbox.report.table import Fitted, percent, report, scaled, significant
 from sandbox.result import Bound, Result, Source, Timing, Verdict
 
 GH200 = catalogue.named("gh200")
@@ -59,10 +64,14 @@ VARIANTS = [
 ]
 
 
-def shown(rows, width=80, machine=GH200, variants=VARIANTS):
+def printed(content, width):
     console = Console(width=width, file=io.StringIO(), markup=False, highlight=False, emoji=False)
-    console.print(report(rows, machine, variants))
+    console.print(content)
     return console.file.getvalue()
+
+
+def shown(rows, width=80, machine=GH200, variants=VARIANTS):
+    return printed(report(rows, machine, variants), width)
 
 
 def line(text, name):
@@ -144,6 +153,36 @@ def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(width):
     assert percent(ROWS[2].of_roof) in words
 
 
+CODE = Code("specialised", "_kernel", "sm_90", "Triton", 168, 0, 160 << 10, {"HGMMA": 8, "STSM": 8})
+CODE = replace(CODE, warps=12, grid=(65536, 1, 1), occupancy=0.25, limited_by="shared memory")
+COST = FixedCost(Estimate(5e-6, 4.5e-6, 6e-6), Estimate(1e11, 9e10, 1.1e11), None)
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 120])
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (sources([Fact("microarchitecture", "zen3", "a source of many words", "unverified")] * 2),
+         "microarchitecture zen3 source unverified"),
+        (code.report(PROBLEM, [(Variant("specialised", "gpu", None, 1, ""), [CODE])]),
+         "specialised 168 160 KiB 12 25% shared memory HGMMA,"),
+        (fixed_costs({("vectorised", 1): COST, ("specialised, the call", 1): COST}),
+         "GFLOP/s vectorised specialised, 5.00 4.50 110 100 131"),
+        (Fitted(["step", "x"], [("", ["two words", "y" * 50])]), "two words " + "y" * 50),
+    ],
+)  # fmt: skip
+def test_cells_fold_between_words(table, words, width):
+    text = printed(table, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert set(words.split()) <= set(text.split())
+
+
+def test_where_there_is_no_room_for_words_they_are_broken():
+    text = printed(sources([Fact("microarchitecture", "zen3", "archspec", "unverified")]), 20)
+    assert max(map(len, text.splitlines())) <= 20
+    assert "microarchitecture" not in text
+
+
 def test_everything_is_there_at_80_columns():
     text = shown(ROWS)
     head = line(text, "step")
@@ -170,6 +209,34 @@ def test_the_same_note_is_made_once():
     refused = Verdict(True, 0.1, refused="no negative strides")
     rows = [row("mine", 1e-2, t, verdict=refused) for t in (1, 2)]
     assert shown(rows).count("mine does not take all shapes: no negative strides.") == 1
+
+
+@pytest.mark.parametrize(
+    ("bound", "binds", "said"),
+    [
+        (BOUND, "compute", "27%"),
+        (replace(BOUND, t0_s=2.6e-3), "compute", "27%"),  # W/P is 2.68 ms
+        (replace(BOUND, t0_s=2.7e-3), "fixed", "27% fixed"),
+        (replace(BOUND, t0_s=1.1e-2), "compute", "27%"),  # the row is faster
+        (replace(BOUND, bound_by="L3", t0_s=2.6e-3), "L3", "27% L3"),
+        (replace(BOUND, bound_by="L3", t0_s=2.7e-3), "fixed", "27% fixed"),
+    ],
+)
+@pytest.mark.parametrize("width", [60, 80])
+def test_what_binds_is_in_the_row_unless_it_is_compute(bound, binds, said, width):
+    mine = row("mine", 1e-2, bound=bound)
+    assert mine.binds == mine.to_json()["binds"] == binds
+    text = shown([mine], width)
+    found = re.search(r"27%(?: (?!#)\S+)?(?= )", line(text, "mine"))
+    assert found
+    assert found[0] == said
+    word = "compute-bound" if binds == "compute" else f"bound by {binds}"
+    assert f"intensity 85.3: {word}" in text
+
+
+def test_the_fixed_cost_stands_above_the_rows():
+    text = shown([row("mine", 1e-2, threads=72)])
+    assert line(text, "fixed").split()[:3] == ["fixed", "120", "us"]
 
 
 def test_above_the_ceiling_is_flagged_and_not_ranked():
@@ -199,11 +266,29 @@ def test_names_and_reasons_are_literal():
     assert f"{name} (1 thread) failed: {reason}." in text
 
 
-def test_no_ceiling():
-    rows = [replace(row("naive", 1e-2), bound=None)]
-    text = shown(rows, machine=Machine("unknown", 2, 2, (), "unknown"))
-    assert "No ceiling is known for fp32 on this machine." in text
+@pytest.mark.parametrize(
+    ("machine", "unit", "said"),
+    [
+        ("h200", "fp32", "for the CPU's rows: the machine named is a GPU alone. Leave --machine"),
+        ("gh200", "fp64", "for fp64 on NVIDIA GH200."),
+    ],
+)
+def test_no_ceiling(machine, unit, said):
+    rows = [replace(row("naive", 1e-2), unit=unit, bound=None)]
+    text = " ".join(shown(rows, machine=catalogue.named(machine)).split())
+    assert f"No ceiling is known {said}" in text
     assert "roof." not in text
+
+
+def test_what_has_no_ceiling_beside_what_has_one():
+    rows = [row("naive", 1e-2), replace(SILENT, device="gpu", bound=None)]
+    machine = catalogue.named("gh200")
+    cpu = replace(machine, units=tuple(u for u in machine.units if u.device == "cpu"))
+    text = " ".join(shown(rows, machine=cpu).split())
+    assert "No ceiling is known for the GPU's rows: no GPU of this machine is known." in text
+    assert "from DRAM" in text
+    left_out = [rows[0], replace(rows[1], skipped="no CUDA device")]
+    assert "No ceiling" not in shown(left_out, machine=cpu)
 
 
 def test_all_wrong():

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import worker
+from sandbox import processes, worker
+from sandbox.machine import detect
 from sandbox.registry import read
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +44,15 @@ def wait_for(path, process):
         assert time.monotonic() < limit
         time.sleep(0.02)
 
+
+# Runs a module as `python -m` does, with a folder ahead of all others.
+AHEAD = """
+import runpy, sys
+sys.path[:1] = [sys.argv[1], ""]
+module = sys.argv[2]
+del sys.argv[1:3]
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
 
 # A variant that shows by a file how far the run is, and in the end never returns.
 SIGNS = [
@@ -77,6 +87,25 @@ def test_an_interrupt_ends_at_once_and_saves(tmp_path, stage):
     assert found["mine", 1]["skipped"] == "interrupted"
     assert found["mine", 1]["timing"] is None
     assert all(not r["verdict"] or r["verdict"]["ok"] for r in found.values())
+
+
+@pytest.mark.parametrize(
+    "command", [["sandbox.compare"], ["sandbox.roofline"], ["sandbox", "pebble", "naive"]]
+)
+@pytest.mark.parametrize("module", ["rich", "psutil"])
+def test_an_interrupt_while_modules_are_imported(tmp_path, command, module):
+    (tmp_path / f"{module}.py").write_text("raise KeyboardInterrupt")
+    done = subprocess.run(
+        [sys.executable, "-c", AHEAD, tmp_path, *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_children_see_no_interrupt_of_the_whole_group():
+    context = processes.context(detect.usable_cores())
+    masked = processes.in_child(context, signal.pthread_sigmask, signal.SIG_BLOCK, [])
+    assert signal.SIGINT in masked
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_crash_while_timing_leaves_the_other_rows(tmp_path):

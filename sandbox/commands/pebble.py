@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", type=writable, metavar="FILE", help="save the points; - is standard output")
     add("--yes", action="store_true", help="even if it takes minutes")
     options = p.parse_intermixed_args(arguments)
+    p.apart(options, "plot", "json")
     m, n, k = options.shape[0] if options.shape else (options.n,) * 3
     problem = Problem(m, n, k, dtype=options.dtype, layout=options.layout)
     word = ITEMSIZE[problem.dtype]
@@ -50,10 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(
                 f"--fast-memory {options.fast_memory}: a cache holds a line of {LINE_BYTES} bytes "
                 f"and three words at least, so {least} bytes or more"
-            )
-        if options.plot and options.plot == options.json:
-            raise ValueError(
-                f"--plot and --json cannot both be {options.plot}: choose another file"
             )
         named_chip = Chip.of(catalogue.named(options.machine)) if options.machine else None
         if options.machine and named_chip is None:

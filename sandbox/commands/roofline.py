@@ -20,7 +20,7 @@ from sandbox.problem import ITEMSIZE, Problem
 from sandbox.registry import UNITS
 from sandbox.report.console import Terminal
 from sandbox.report.machines import listing, sources
-from sandbox.report.table import scaled, significant
+from sandbox.report.table import percent, scaled, significant
 
 _EFFICIENCIES = (0.5, 0.8, 0.9)
 _SIDE_BY_SIDE = 4
@@ -53,6 +53,7 @@ class UnitFigures:
 
     unit: str
     peak_flops: float
+    spread: float
     bandwidth: float
     source: str
     ridge: float
@@ -71,6 +72,7 @@ class UnitFigures:
     moved_into: dict[str, float]
     t0_s: float | None
     fixed_cost_s: dict[str, float]
+    fixed_cost_spread: dict[str, float]
     n_for: dict[str, float]
 
 
@@ -94,6 +96,7 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
     return UnitFigures(
         unit=unit.name,
         peak_flops=unit.peak_flops,
+        spread=unit.spread,
         bandwidth=unit.bandwidth,
         source=f"{unit.source.peak}, {unit.source.bandwidth}",
         ridge=ridge,
@@ -121,6 +124,7 @@ def figures(unit: Unit, n: int, storage: str) -> UnitFigures:
         moved_into={near.name: far.bytes for far, near in pairwise(bounds[1:])},
         t0_s=unit.t0_s,
         fixed_cost_s=unit.fixed_cost_s,
+        fixed_cost_spread=unit.fixed_cost_spread,
         n_for={
             f"{e:.0%}": model.n_for_efficiency(e, unit.t0_s, unit.peak_flops)
             for e in _EFFICIENCIES
@@ -175,8 +179,11 @@ def _table(found: Sequence[UnitFigures], n: int) -> Table:
     row("all levels: bound by", *(f.bound_by_level for f in found))
     row("")
     for mode in dict.fromkeys(mode for f in found for mode in f.fixed_cost_s):
-        cells = (f.fixed_cost_s.get(mode) for f in found)
-        row(f"fixed cost T0, {mode}", *(scaled(s, "s") if s else "" for s in cells))
+        known = [f.fixed_cost_s.get(mode) for f in found]
+        row(f"fixed cost T0, {mode}", *(scaled(s, "s") if s else "" for s in known))
+        spreads = [f.fixed_cost_spread.get(mode) for f in found]
+        if any(spreads):
+            row("  +-", *(percent(s) if s else "" for s in spreads))
     for e in dict.fromkeys(e for f in found for e in f.n_for):
         row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" if f.n_for else "" for f in found))
     return table
@@ -193,6 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--json", type=writable, metavar="FILE", help="save the figures; - is standard output")
     add("--remeasure", action="store_true", help="measure the ceilings of this machine again")
     options = p.parse_args(arguments)
+    if options.machines and options.json:
+        p.error(
+            "--machines saves nothing: name one machine, as --machine h200, or leave --json out"
+        )
     err = Terminal(sys.stderr)
     try:
         if options.machines:

@@ -67,11 +67,14 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
     import llvmlite.binding as llvm
     import numba
     from numba.core import caching, config, event
+    from numba.np.ufunc.ufuncbuilder import UFuncDispatcher
 
     from sandbox.cases import Case
     from sandbox.verify import Trial
 
     found: dict[Any, None] = {}  # (dispatcher, types) of what was called, not of what that calls
+
+    ufuncs: list[Any] = []  # for them there is no event
 
     class Listen(event.Listener):  # type: ignore[misc]
         depth = 0
@@ -84,6 +87,13 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
             if not self.depth:
                 found[event.data["dispatcher"], event.data["args"]] = None
 
+    compile_ufunc = UFuncDispatcher.compile
+
+    def noted(self: Any, *args: Any, **options: Any) -> Any:
+        ufuncs.append(self)
+        return compile_ufunc(self, *args, **options)
+
+    UFuncDispatcher.compile = noted
     worker.use_widest_vectors()
     caching.FunctionCache.load_overload = lambda *_: None  # what is found there has no assembly
     event.register("numba:compile", Listen())
@@ -96,6 +106,11 @@ def codes(v: Variant, problem: Problem) -> list[Code]:
         if why := kernel.refuses(problem):
             raise Nothing(why)
         trial.call(kernel.run(problem))
+    if not found and ufuncs:
+        raise Nothing(
+            "what Numba compiles of it are ufuncs (vectorize, guvectorize), loops that NumPy "
+            "calls: only functions of njit are shown"
+        )
     if not found:
         raise Nothing("Numba compiles nothing of it")
     version = ".".join(map(str, llvm.llvm_version_info))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from sandbox.result import Source
@@ -18,8 +18,9 @@ class Unit:
     of the hierarchy from the farthest: DRAM, L3, L2, L1 on a CPU; DRAM, L2, shared on a GPU.
     `fixed_cost_s` are the seconds of a call that does nothing, by mode: `call` on one thread; the
     threading layer of fork and join on several (`omp`, `tbb`, `workqueue`), Numba's choice first;
-    `launch`, `event`, `graph` on a GPU; none where unknown. `article_bytes` is the last-level
-    cache alone, which the article takes for the fast memory.
+    `launch`, `event`, `graph` on a GPU; none where unknown. `fixed_cost_spread` is by how much
+    their median exceeds them, as a fraction of them. `article_bytes` is the last-level cache alone,
+    which the article takes for the fast memory.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Unit:
     source: Source
     spread: float = 0.0
     clock_hz: float | None = None
+    fixed_cost_spread: dict[str, float] = field(default_factory=dict)
 
     @property
     def bandwidth(self) -> float:
@@ -49,6 +51,11 @@ class Unit:
     def t0_s(self) -> float | None:
         """Seconds of a call that does nothing, in the mode that calls are made in."""
         return next(iter(self.fixed_cost_s.values()), None)
+
+    @property
+    def timed_t0_s(self) -> float | None:
+        """The same in the mode that is timed: a kernel on a GPU is replayed in a graph."""
+        return self.fixed_cost_s.get("graph", self.t0_s)
 
     def narrowed(self, threads: int) -> Unit:
         """Its share of the peak and of the private memories' bandwidth for fewer threads."""

@@ -30,7 +30,7 @@ def machine(data: dict[str, Any], on_gpu: dict[str, Any] | None = None) -> Machi
                 threads=threads,
                 peak_flops=peak,
                 levels=_levels(threads, dram, found.get("levels", {})),
-                fixed_cost_s=dict(found["t0_s"]),
+                **_fixed_cost(found),
                 article_bytes=detect.hierarchy()[-1].total_bytes,
                 source=source,
                 spread=spread,
@@ -44,6 +44,15 @@ def machine(data: dict[str, Any], on_gpu: dict[str, Any] | None = None) -> Machi
         note += f", the GPU's {on_gpu['date']}" * (on_gpu["date"] != data["date"])
     cores = detect.usable_cores()
     return Machine(detect.processor(), cores, detect.installed_cores(), tuple(units), note, gpu)
+
+
+def _fixed_cost(found: dict[str, Any]) -> dict[str, Any]:
+    """Seconds and spread, each by mode."""
+    modes = found["t0_s"].items()
+    return {
+        "fixed_cost_s": {mode: seconds for mode, (seconds, _) in modes},
+        "fixed_cost_spread": {mode: spread for mode, (_, spread) in modes},
+    }
 
 
 def _gpu_units(gpu: Gpu, found: dict[str, Any]) -> list[Unit]:
@@ -65,7 +74,7 @@ def _gpu_units(gpu: Gpu, found: dict[str, Any]) -> list[Unit]:
             threads=1,
             peak_flops=rate[0],
             levels=lifted(levels),
-            fixed_cost_s=dict(found["t0_s"]),
+            **_fixed_cost(found),
             article_bytes=gpu.l2_bytes,
             source=Source("measured", levels[0].source),
             spread=rate[1],

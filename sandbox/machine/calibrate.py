@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -18,6 +19,7 @@ from sandbox.measure import clock, cpu_clock
 _ROUNDS = 20
 _ROUND_S = 0.005  # less than a time slice: between two others' a round is undisturbed
 _QUIET = 5  # rounds make a median
+_CALLS = 10  # for one look at the clock
 _DOUBT = 0.01  # at least: clocks drift by so much between runs
 _PATIENCE_S = 3.0  # with slow memory, and with other work that disturbs every round
 _UNDISTURBED = 0.9  # of the time of all threads, spent running
@@ -67,28 +69,30 @@ class Rate(NamedTuple):
 
 
 Tasks = Sequence[Callable[[], object]]  # one a thread
+Round = tuple[float, float]  # an amount a second, and the part of the time spent running
 
 
-def _rates(tests: Mapping[str, tuple[float, Tasks]]) -> dict[str, Rate]:
-    """Of each test its amount a second, when all its tasks run at once.
-
-    Round after round through all tests: a machine that is slow for a while is so for all.
-    """
-    rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in tests}
-    with ThreadPoolExecutor(max(len(tasks) for _, tasks in tests.values())) as pool:
-        begin, done = clock(), 0
-        while done <= _QUIET or (
-            clock() - begin < _PATIENCE_S
-            and (done <= _ROUNDS or _busy(map(_summary, rounds.values())))
-        ):
-            for name, (amount, tasks) in tests.items():
-                rounds[name].append(_round(pool, amount, tasks))
-            done += 1
+def _rates(tests: Mapping[str, Callable[[], Round]]) -> dict[str, Rate]:
+    """Round after round through all tests: a machine that is slow for a while is so for all."""
+    rounds: dict[str, list[Round]] = {name: [] for name in tests}
+    begin, done = clock(), 0
+    while done <= _QUIET or (
+        clock() - begin < _PATIENCE_S and (done <= _ROUNDS or _busy(map(_summary, rounds.values())))
+    ):
+        for name, test in tests.items():
+            rounds[name].append(test())
+        done += 1
     return {name: _summary(found[1:]) for name, found in rounds.items()}  # the first one warms up
 
 
-def _round(pool: Executor, amount: float, tasks: Tasks) -> tuple[float, float]:
-    """The amount a second, and the part of the time that the threads spent running."""
+def _at_once(threads: int, tests: Mapping[str, tuple[float, Tasks]]) -> dict[str, Rate]:
+    """Of each test its amount a second, when all its tasks run at once."""
+    with ThreadPoolExecutor(threads) as pool:
+        return _rates({name: partial(_round, pool, *test) for name, test in tests.items()})
+
+
+def _round(pool: Executor, amount: float, tasks: Tasks) -> Round:
+    """Of tasks that make up the amount when all of them run at once."""
 
     def timed(task: Callable[[], object]) -> tuple[float, float, float]:
         start, before = clock(), cpu_clock()
@@ -100,7 +104,7 @@ def _round(pool: Executor, amount: float, tasks: Tasks) -> tuple[float, float]:
     return amount / (max(ends) - min(starts)), statistics.mean(shares)
 
 
-def _summary(rounds: Sequence[tuple[float, float]]) -> Rate:
+def _summary(rounds: Sequence[Round]) -> Rate:
     best = max(rate for rate, _ in rounds)
     quiet = [rate for rate, share in rounds if share >= _UNDISTURBED]
     if len(quiet) < _QUIET:
@@ -152,43 +156,69 @@ def _aligned(array_bytes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return spare[first : first + array_bytes // 8]
 
 
-def fixed_cost(threads: int) -> dict[str, float]:
-    """Seconds of a call that does nothing: of the call itself, or of a threading layer's fork and
-    join."""
+def fixed_cost(threads: int) -> dict[str, Any]:
+    """Seconds of a call that does nothing, with their spread: of the call itself, or of a threading
+    layer's fork and join.
+
+    Spinning threads wait for a core only where others took it, but those that sleep also wait for
+    one another: rounds of multiply-adds before and after tell whether the cores were free.
+    """
     a, x = np.zeros((2, 2), np.float32), np.zeros(threads, np.float32)
-    if threads == 1:
-        return {"call": _least(lambda: _nothing(a, a, a))}
-    numba.set_num_threads(threads)
-    least = _least(lambda: _fork_and_join(x))
-    return {numba.threading_layer(): least}
+    call = partial(_nothing, a, a, a) if threads == 1 else partial(_fork_and_join, x)
 
-
-def _least(call: Callable[[], object]) -> float:
-    """Seconds a call, the best of many: what disturbs only ever adds."""
-    taken, begin = [], clock()
-    while clock() - begin < _ROUNDS * _ROUND_S:
-        for calls in (1, 20):  # short calls together, long ones before they are disturbed
-            start = clock()
-            for _ in range(calls):
+    def calls() -> Round:
+        numba.set_num_threads(threads)  # that the calling thread forks into
+        for _ in range(_CALLS):  # wakes them
+            call()
+        made, waited, begin, before = 0, _waited_s(), clock(), cpu_clock()
+        while (taken := clock() - begin) < _ROUND_S:  # beside other work one call can take longer
+            for _ in range(_CALLS):
                 call()
-            taken.append((clock() - start) / calls)
-    return min(taken)
+            made += _CALLS
+        running = min(cpu_clock() - before, taken - (_waited_s() - waited))
+        return made / taken, running / taken
+
+    with ThreadPoolExecutor(threads) as pool, ThreadPoolExecutor(1) as caller:
+        witness = partial(_round, pool, *_peak("fp32", threads))
+        _, free = witness()
+
+        def test() -> Round:
+            nonlocal free
+            before = free
+            rate, share = caller.submit(calls).result()
+            _, free = witness()
+            return rate, max(share, min(before, free))
+
+        rate = _rates({"": test})[""]
+    mode = "call" if threads == 1 else numba.threading_layer()
+    cost = 1 / rate.per_s, 1 / (1 - rate.spread) - 1
+    return {"t0_s": {mode: cost}, "busy": _busy([rate])}
+
+
+def _waited_s() -> float:
+    """Seconds that threads of this process were ready to run and had no core; 0 if not told.
+
+    Source: the kernel's Documentation/scheduler/sched-stats.rst.
+    """
+    told = Path("/proc/self/task").glob("*/schedstat")
+    return sum(int(x.read_text().split()[1]) for x in told) / 1e9
 
 
 def measure(threads: int, array_bytes: int) -> dict[str, Any]:
-    """The ceilings on so many threads: FLOP/s and bytes/s with their spread, T0 in seconds.
+    """The ceilings on so many threads: FLOP/s, bytes/s and T0 in seconds, with their spread.
 
     `array_bytes` is the size of each array of the streams, several times the last-level cache.
     `busy` tells that other work took the cores in every round of some test.
     """
     peaks = {dtype: _peak(dtype, threads) for dtype in ("fp32", "fp64")}
     streams = _streams(threads, array_bytes)
-    rates = _rates(peaks | streams)
+    rates = _at_once(threads, peaks | streams)
+    fixed = fixed_cost(threads)
     return {
         "peak": {name: rates[name][:2] for name in peaks},
         "bandwidth": {name: rates[name][:2] for name in streams},
-        "t0_s": fixed_cost(threads),
-        "busy": _busy(rates.values()),
+        "t0_s": fixed["t0_s"],
+        "busy": _busy(rates.values()) or fixed["busy"],
     }
 
 
@@ -197,7 +227,8 @@ def levels(threads: int, array_bytes: dict[str, int]) -> dict[str, Any]:
 
     The sizes are powers of two.
     """
-    found = _rates({level: _reads(threads, size) for level, size in array_bytes.items()})
+    tests = {level: _reads(threads, size) for level, size in array_bytes.items()}
+    found = _at_once(threads, tests)
     return {
         "levels": {level: rate[:2] for level, rate in found.items()},
         "busy": _busy(found.values()),

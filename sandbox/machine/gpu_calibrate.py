@@ -14,7 +14,7 @@ import triton
 
 from sandbox.machine import Gpu, device, gpu_kernels, gpu_tests
 from sandbox.machine.gpu_tests import Key, Launch, Test
-from sandbox.measure import clock
+from sandbox.measure import clock, cpu_clock
 
 _ROUNDS = 10
 _ROUND_MS = 3.0
@@ -22,14 +22,16 @@ _REST_S = 0.02
 _DOUBT = 0.01  # at least: clocks drift by so much between runs
 _BUSY_PERCENT = 5
 _PATIENCE = 15
+_UNDISTURBED = 0.9  # of the time, spent running
 
 Rate = tuple[float, float]  # the best of the rounds, a second, and its spread
+Cost = tuple[float, float]  # the same in seconds
 
 
 def measure(gpu: Gpu) -> dict[str, Any]:
-    """Its ceilings in FLOP/s and bytes/s with their spread, T0 in seconds by mode, SM clocks in Hz.
+    """Its ceilings in FLOP/s and bytes/s, T0 in seconds by mode, with spread; SM clocks in Hz.
 
-    `busy` tells that other work was on the device.
+    `busy` tells that other work was on the device, or took the core that launches.
     """
     ask = device.nvml(gpu.uuid)
     tests = gpu_tests.all_of(gpu)
@@ -46,13 +48,14 @@ def measure(gpu: Gpu) -> dict[str, Any]:
         if mhz := ask("ClockInfo", "CLOCK_SM"):
             clocks[name] = mhz * 1e6
         torch.cuda.synchronize()
+    t0_s, running = _fixed_costs()
     return {
         "device": asdict(gpu),
         "peak": {name: max(ways.values()) for name, ways in peak.items()},
         "bandwidth": reached,
-        "t0_s": _fixed_costs(),
+        "t0_s": t0_s,
         "clock_hz": clocks,
-        "busy": busy,
+        "busy": busy or running < _UNDISTURBED,
     }
 
 
@@ -107,8 +110,9 @@ def _ms(launch: Launch, steps: int) -> float:
     return float(start.elapsed_time(end))
 
 
-def _fixed_costs() -> dict[str, float]:
-    """Seconds of an empty kernel: a launch among many, between two events, in a replayed graph."""
+def _fixed_costs() -> tuple[dict[str, Cost], float]:
+    """Seconds of an empty kernel: a launch among many, between two events, in a replayed graph;
+    and the largest part of the time that the launching thread spent running."""
     x = torch.empty(1, device="cuda")
     few, many = 20, 200
 
@@ -116,20 +120,26 @@ def _fixed_costs() -> dict[str, float]:
         gpu_kernels.empty[(1,)](x)
 
     once()
-    launches = []
+    launches, shares = [], []
     for _ in range(few):
         torch.cuda.synchronize()
-        start = clock()
+        start, before = clock(), cpu_clock()
         for _ in range(many):
             once()
-        launches.append((clock() - start) / many)
+        spent, taken = cpu_clock() - before, clock() - start
+        launches.append(taken / many)
+        shares.append(spent / taken)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(many):
             once()
-    return {
-        "launch": statistics.median(launches),
-        "event": statistics.median(_ms(lambda steps: once(), 1) for _ in range(few)) / 1e3,
-        "graph": min(_ms(lambda steps: graph.replay(), 1) for _ in range(few)) / 1e3 / many,
-    }
+    events = [_ms(lambda steps: once(), 1) / 1e3 for _ in range(few)]
+    replays = [_ms(lambda steps: graph.replay(), 1) / 1e3 / many for _ in range(few)]
+    modes = {"launch": launches, "event": events, "graph": replays}
+    return {mode: _cost(seconds) for mode, seconds in modes.items()}, max(shares)
+
+
+def _cost(seconds: list[float]) -> Cost:
+    least = min(seconds)
+    return least, max(_DOUBT, statistics.median(seconds) / least - 1)

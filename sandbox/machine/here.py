@@ -17,7 +17,7 @@ from sandbox import processes
 from sandbox.machine import Machine, assemble, detect
 
 _LAYERS = {"omp", "tbb", "workqueue"}
-_BUSY = " on a busy machine, perhaps too low and not kept: run again when nothing else runs"
+_BUSY = " on a busy machine, perhaps too slow and not kept: run again when nothing else runs"
 
 Say = Callable[[str], None]
 
@@ -117,8 +117,9 @@ def _with_cpu(
         busy = busy or any(facts["busy"] for facts in found.values())
         costs = {str(t): dict(known[str(t)]["t0_s"]) for t in flat}
         for layer in sorted(_LAYERS - {x for modes in costs.values() for x in modes}):
-            for t, seconds in processes.in_child(context, _measure_layer, layer, flat).items():
-                costs[t][layer] = seconds
+            for t, facts in processes.in_child(context, _measure_layer, layer, flat).items():
+                costs[t] |= facts["t0_s"]
+                busy = busy or facts["busy"]
         more = {t: found[t] | {"t0_s": costs[t]} for t in found}
         known = known | {t: known[t] | facts for t, facts in more.items()}
     data = data | {"threads": known}
@@ -162,7 +163,7 @@ def _measure_levels(threads: list[int]) -> dict[str, Any]:
     return {str(t): calibrate.levels(t, detect.array_sizes(t)) for t in threads}
 
 
-def _measure_layer(layer: str, threads: list[int]) -> dict[str, float]:
+def _measure_layer(layer: str, threads: list[int]) -> dict[str, Any]:
     """Its fork and join; nothing where it is not installed. A process has one layer for good."""
     import numba
 
@@ -170,7 +171,7 @@ def _measure_layer(layer: str, threads: list[int]) -> dict[str, float]:
     with suppress(ImportError, ValueError):
         from sandbox.machine import calibrate
 
-        return {str(t): calibrate.fixed_cost(t)[layer] for t in threads if t > 1}
+        return {str(t): calibrate.fixed_cost(t) for t in threads if t > 1}
     return {}
 
 

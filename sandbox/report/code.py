@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from sandbox.compiled import Code, missing
 from sandbox.problem import Problem
 from sandbox.registry import Variant
-from sandbox.report.table import Trimmed, percent
+from sandbox.report.table import Fitted, Trimmed, Whole, percent
 
 
 def report(problem: Problem, found: Sequence[tuple[Variant, Sequence[Code] | str]]) -> Trimmed:
@@ -35,32 +34,26 @@ def _note(v: Variant, answer: Sequence[Code] | str) -> Text | None:
     return Text(f"{v.name} has what it expects: {', '.join(v.expects)}.") if v.expects else None
 
 
-def _table(*headers: str) -> Table:
-    table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
-    for header in headers:
-        left = header in ("step", "kernel", "occupancy, limit", "instructions")
-        table.add_column(header, justify="left" if left else "right", overflow="fold")
-    return table
-
-
-def _taken(codes: Sequence[Code]) -> Table:
-    if codes[0].warps is None:
-        table = _table("step", "kernel", "vector registers", "spills")
-    else:
-        more = ("shared", "warps", "blocks", "occupancy, limit")
-        table = _table("step", "kernel", "regs", "spills", *more)
+def _taken(codes: Sequence[Code]) -> Fitted:
+    headers = ["step", "kernel", "vector registers", "spills"]
+    if codes[0].warps is not None:
+        headers = ["step", "kernel", "regs", "spills"]
+        headers += ["shared", "warps", "blocks", "occupancy, limit"]
+    rows = []
     for c in codes:
         cells = [c.variant, c.kernel, str(c.registers), f"{c.spills} B"]
         if c.grid and c.occupancy is not None:
             blocks = " x ".join(str(x) for x in c.grid if x > 1) or "1"
             cells += [f"{c.shared_bytes / 1024:.0f} KiB", str(c.warps), blocks]
             cells += [f"{percent(c.occupancy)} {c.limited_by}"]
-        table.add_row(*map(Text, cells))
-    return table
+        rows.append(("", cells))
+    return Fitted(headers, rows)
 
 
-def _counts(codes: Sequence[Code]) -> Table:
-    table = _table("step", "instructions")
+def _counts(codes: Sequence[Code]) -> Whole:
+    table = Whole(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
+    for header in ("step", "instructions"):
+        table.add_column(header, overflow="fold")
     for c in codes:
         counts = ", ".join(f"{count} {name}" for name, count in c.instructions.items())
         table.add_row(Text(c.variant), Text(counts))

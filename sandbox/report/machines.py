@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sandbox.machine import Fact, Machine
-from sandbox.report.table import scaled, significant
+from sandbox.report.table import Whole, scaled, significant
 
 _UNITS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
 
@@ -36,9 +36,9 @@ def _marked(value: float, source: str) -> str:
     return significant(value) + "?" * ("unverified" in source)
 
 
-def sources(facts: Sequence[Fact]) -> Table:
+def sources(facts: Sequence[Fact]) -> Whole:
     """Each figure with who says so, and the doubt about it."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = Whole(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for header in ("known", "value", "from", "doubt"):
         table.add_column(header, overflow="fold")
     for f in facts:

@@ -19,8 +19,13 @@ from sandbox.roofline import compulsory_bytes, intensity, pebble_bytes, ridge
 _BAR = 14
 _NOISY = 0.1
 _SAGGED = 0.95
+_REMEDY = {  # where a whole device is unknown
+    "cpu": "the machine named is a GPU alone. Leave --machine out, or name gh200, say",
+    "gpu": "no GPU of this machine is known. Name a machine with one, as --machine h200",
+}
 # From the one that a narrow terminal can best do without.
-_DISPENSABLE = ("", "+-", "err", "GFLOP/s", "thr", "of roof")
+_DISPENSABLE = ("", "+-", "err", "GFLOP/s", "kernel", "blocks", "thr", "of roof")
+_LEFT = ("step", "level", "kernel", "occupancy, limit", "")
 
 
 def scaled(value: float, unit: str, digits: int = 3) -> str:
@@ -70,8 +75,24 @@ class Trimmed:
             yield Segment.line()
 
 
+class Whole(Table):
+    """A table whose cells fold between words alone, where the terminal has room for the words."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unlimited = options.update_width(10_000)
+        spare = options.max_width - Measurement.get(console, unlimited, self).minimum
+        if spare >= 0:
+            texts = ["\n".join(map(str, (c.header, *c.cells))) for c in self.columns]
+            needs = [Measurement.get(console, unlimited, Text(text)) for text in texts]
+            # What lacks least is made whole first: figures before prose.
+            for c, need in sorted(zip(self.columns, needs, strict=True), key=lambda x: x[1].span):
+                more = min(spare, need.span)
+                c.width, c.no_wrap, spare = need.minimum + more, False, spare - more
+        yield from super().__rich_console__(console, options)
+
+
 class Fitted:
-    """A table without the columns for which the terminal has no room."""
+    """A table without the columns for which the terminal has no room; at last its cells fold."""
 
     def __init__(
         self,
@@ -90,13 +111,12 @@ class Fitted:
                 break
         yield table
 
-    def _table(self, kept: list[str]) -> Table:
-        table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
+    def _table(self, kept: list[str]) -> Whole:
+        table = Whole(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="bold")
         for header in kept:
-            left = header in ("step", "level", "")
             table.add_column(
                 header,
-                justify="left" if left else "right",
+                justify="left" if header in _LEFT else "right",
                 overflow="fold",
                 no_wrap=header != "step",
             )
@@ -109,7 +129,8 @@ class Fitted:
 def report(results: Sequence[Result], machine: Machine, variants: Iterable[Variant]) -> Trimmed:
     """Everything about one problem: what holds for all rows, the rows, and what they mean."""
     parts: list[RenderableType] = [_title(results, machine), Text()]
-    parts += [_ceilings(results, machine), _sources(results, machine), Text()]
+    parts += [*_ceilings(results, machine), *_unknown(results, machine)]
+    parts += [_sources(results, machine), Text()]
     parts += [_rows(results), Text(), *_notes(results)]
     if line := _conclusion(results, list(variants)):
         parts.append(line)
@@ -126,13 +147,13 @@ def _title(results: Sequence[Result], machine: Machine) -> RenderableType:
     return Columns([Text(what, style="bold"), Text(who)], padding=(0, 4))
 
 
-def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
+def _ceilings(results: Sequence[Result], machine: Machine) -> list[RenderableType]:
     problem = results[0].problem
     taking_part = [r for r in results if not r.skipped] or results
     wanted = dict.fromkeys((r.device, r.unit, r.threads) for r in taking_part)
     units = [u for key in sorted(wanted, key=lambda x: x[2]) if (u := machine.unit(*key))]
     if not units:
-        return Text(f"No ceiling is known for {results[0].unit} on this machine.")
+        return []
     several = len({u.arithmetic for u in units}) > 1
     table = Table(box=None, padding=(0, 0, 0, 2), pad_edge=False, header_style="")
     table.add_column("", overflow="fold")
@@ -148,6 +169,9 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
     }
     for name, (values, unit) in lines.items():
         table.add_row(name, *(f"{v:.1f}" for v in values), unit)
+    costs = [u.timed_t0_s for u in units]
+    if any(costs):
+        table.add_row("fixed", *(significant(s * 1e6, 2) if s else "-" for s in costs), "us")
     gemm, widest = problem.gemm, units[-1]
     facts = [Text("must move at least")]
     for level in widest.levels:
@@ -155,14 +179,26 @@ def _ceilings(results: Sequence[Result], machine: Machine) -> RenderableType:
         why = "compulsory" if least == compulsory_bytes(gemm) else "pebble game"
         facts.append(Text(f"{scaled(least, 'B'):>8} from {level.name} ({why})"))
     facts.append(Text(_intensity(widest, results)))
-    return Columns([table, Group(*facts)], padding=(0, 3))
+    return [Columns([table, Group(*facts)], padding=(0, 3))]
+
+
+def _unknown(results: Sequence[Result], machine: Machine) -> list[Text]:
+    """What takes part without a ceiling, and what can be done."""
+    lines = []
+    for device, unit in dict.fromkeys((r.device, r.unit) for r in results if not r.skipped):
+        if any(u.device == device for u in machine.units):
+            if not machine.unit(device, unit, 1):
+                lines.append(f"No ceiling is known for {unit} on {machine.name}.")
+        else:
+            lines.append(f"No ceiling is known for the {device.upper()}'s rows: {_REMEDY[device]}.")
+    return [Text(line) for line in dict.fromkeys(lines)]
 
 
 def _intensity(widest: Unit, results: Sequence[Result]) -> str:
     gemm = results[0].problem.gemm
     least = pebble_bytes(gemm, widest.fast_bytes)
     most = intensity(gemm, least)
-    bound_by = {r.bound.bound_by for r in results if r.bound}
+    bound_by = {r.binds for r in results if r.binds}
     word = "compute-bound" if bound_by == {"compute"} else f"bound by {', '.join(sorted(bound_by))}"
     in_cache = bound_by == {"compute"} and most < ridge(widest.peak_flops, widest.bandwidth)
     return f"intensity {most:.1f}: {'stays in cache' if in_cache else word}"
@@ -206,11 +242,18 @@ def _cells(r: Result) -> tuple[str, ...]:
         percent(r.timing.spread) if r.timing.rounds > 1 else "?",
         scaled(r.call.median_s, "s") if r.call else "",
         significant(r.flops / 1e9),
-        "-" if r.of_roof is None else percent(r.of_roof),
+        _of_roof(r),
         "impossible" if r.impossible else bar,
         "-" if r.ratio is None else significant(r.ratio.value, 3 if r.ratio.value >= 0.995 else 2),
         f"{error:.2f}".removeprefix("0"),
     )
+
+
+def _of_roof(r: Result) -> str:
+    """With what binds, unless that is compute."""
+    if r.of_roof is None:
+        return "-"
+    return f"{percent(r.of_roof)} {'' if r.binds == 'compute' else r.binds}".rstrip()
 
 
 def _notes(results: Sequence[Result]) -> list[Text]:
