@@ -12,6 +12,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
 _POINTER, _INT, _BYTE = ir.PointerType(), ir.IntType(64), ir.IntType(8)
@@ -169,7 +170,7 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add, panel
 
     It is `width` vectors wide, and the last of these starts at column `last` of the tile. Elements
     of a row are neighbours in memory, in each of the three. With `keep`, what is read of `b` is
-    copied to panel[strip:strip+k].
+    copied to panel[strip:strip+k]; tiles of half the rows or less do not do that.
     """
     integer = types.intp
     where = [x for array in (a, b, out) for x in (array, integer, integer)]
@@ -192,7 +193,7 @@ def tile(typing, height, width, last, a, i, p, b, q, j, out, r, s, k, add, panel
         done = builder.append_basic_block()
         cases = builder.switch(which, done)
         for keeping, w in product((False, True), (2, 3)):
-            for h in range(1, HOST.rows[w] + 1):
+            for h in range(1 + keeping * HOST.rows[w] // 2, HOST.rows[w] + 1):
                 block = builder.append_basic_block()
                 cases.add_case(_INT((4 * keeping + w) * most + h), block)
                 builder.position_at_end(block)
@@ -315,6 +316,16 @@ def copy(target, source):
 def rows_contiguous(x):
     """Are the elements of a row neighbours in memory?"""
     return x.strides[1] == x.itemsize
+
+
+@intrinsic
+def contiguous(typing, x):
+    """x, one-dimensional, whose elements are neighbours in memory: typed so that LLVM knows it."""
+
+    def generate(context, builder, signature, arguments):
+        return impl_ret_borrowed(context, builder, signature.return_type, arguments[0])
+
+    return x.copy(layout="C")(x), generate
 
 
 @intrinsic

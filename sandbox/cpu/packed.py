@@ -14,10 +14,10 @@ from numba import njit
 from sandbox import variant
 from sandbox.cpu._blocking import BLOCKING, L1_BYTES
 from sandbox.cpu._emitter import HOST, VECTOR_BYTES, aligned, copy, prefetch, rows_contiguous, tile
-from sandbox.cpu.vectorised import dots, outer, vectors_of_strip
+from sandbox.cpu.vectorised import dots, thin, vectors_of_strip
 
 ROWS = HOST.rows
-FEW = 8  # rows of A that are too few to pay for a copy of B
+FEW = 8  # rows of A that are too few to pay for a copy of B; more make no thin tile
 
 
 @njit
@@ -95,11 +95,11 @@ def blocking(itemsize):
 @variant("cpu", after="vectorised")
 @njit
 def packed(a, b, out):
-    if a.shape[1] == 1:
-        outer(a, b, out)
-    elif rows_contiguous(out) and out.shape[1] * out.itemsize >= VECTOR_BYTES:
+    if not rows_contiguous(out) or out.shape[1] * out.itemsize < VECTOR_BYTES:
+        dots(a, b, out)
+    elif min(a.shape) == 1 and rows_contiguous(b):
+        thin(a, b, out)
+    else:
         # A slice with a step leaves the layout open: the loops are compiled once for all layouts.
         KC, MC, NC = blocking(a.itemsize)
         multiply(a[:, ::1], b[:, ::1], out[:, ::1], KC, MC, NC)
-    else:
-        dots(a, b, out)

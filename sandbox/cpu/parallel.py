@@ -57,6 +57,6 @@ def parallel(problem):
     if threads < 2:
         return packed
     parts = BLOCKS * threads
-    grids = [(r, parts // r) for r in range(1, parts + 1) if parts % r == 0]
+    grids = [(r, parts // r) for r in range(parts, 0, -1) if parts % r == 0]
     rows, columns = min(grids, key=lambda grid: m / grid[0] + n / grid[1])
     return partial(blocks, threads, rows, columns, np.zeros(1, np.int64))

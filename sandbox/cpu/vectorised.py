@@ -14,12 +14,20 @@ import numpy as np
 from numba import njit
 
 from sandbox import variant
-from sandbox.cpu._emitter import HOST, VECTOR_BYTES, rows_contiguous, tile
+from sandbox.cpu._emitter import HOST, VECTOR_BYTES, contiguous, rows_contiguous, tile
 
 ROWS = HOST.rows
 
 
 @njit(fastmath={"contract", "reassoc"})
+def dot(x, y):
+    total = x.dtype.type(0)
+    for p in range(x.size):
+        total += x[p] * y[p]
+    return total
+
+
+@njit
 def dots(a, b, out):
     """One dot product after the other: for what lies in no order that vectors along j can use."""
     column = np.empty(a.shape[1], a.dtype)
@@ -27,18 +35,32 @@ def dots(a, b, out):
         for p in range(column.size):
             column[p] = b[p, j]
         for i in range(out.shape[0]):
-            total = out.dtype.type(0)
-            for p in range(column.size):
-                total += a[i, p] * column[p]
-            out[i, j] = total
+            if rows_contiguous(a):
+                out[i, j] = dot(contiguous(a[i]), column)
+            else:
+                out[i, j] = 0
+                for p in range(column.size):
+                    out[i, j] += a[i, p] * column[p]
 
 
-@njit
-def outer(a, b, out):
-    """k = 1: row after row, since stores are all there is."""
+@njit(fastmath={"contract"})
+def thin(a, b, out):
+    """A of one row or one column: rows of B are added up as they stream by, four at a time."""
+    k = a.shape[1]
     for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = a[i, 0] * b[0, j]
+        row, first = contiguous(out[i]), contiguous(b[0])
+        for j in range(row.size):
+            row[j] = a[i, 0] * first[j]
+        for p in range(1, k - 3, 4):
+            w, x, y, z = a[i, p], a[i, p + 1], a[i, p + 2], a[i, p + 3]
+            bw, bx = contiguous(b[p]), contiguous(b[p + 1])
+            by, bz = contiguous(b[p + 2]), contiguous(b[p + 3])
+            for j in range(row.size):
+                row[j] += w * bw[j] + x * bx[j] + y * by[j] + z * bz[j]
+        for p in range(k - (k - 1) % 4, k):
+            x, bx = a[i, p], contiguous(b[p])
+            for j in range(row.size):
+                row[j] += x * bx[j]
 
 
 @njit
@@ -54,11 +76,11 @@ def vectorised(a, b, out):
     m, k = a.shape
     n = b.shape[1]
     lanes = VECTOR_BYTES // a.itemsize
-    if k == 1:
-        outer(a, b, out)
-        return
     if n < lanes or not (rows_contiguous(a) and rows_contiguous(b) and rows_contiguous(out)):
         dots(a, b, out)
+        return
+    if min(m, k) == 1:
+        thin(a, b, out)
         return
     j = 0
     while j < n and m:
