@@ -107,7 +107,8 @@ def hardware(machine: Machine) -> str:
 
 def _processor(machine: Machine) -> str:
     brand, _, architecture = machine.name.partition(", ")
-    name = f"{brand} ({re.sub(r'^zen', 'Zen ', architecture)})" if architecture else brand
+    known = architecture not in ("", "unknown")
+    name = f"{brand} ({re.sub(r'^zen', 'Zen ', architecture)})" if known else brand
     return f"{name}, {machine.cores} core{'s' * (machine.cores > 1)}"
 
 

@@ -17,8 +17,8 @@ from sandbox.machine import Machine, Unit
 from sandbox.problem import Problem
 from sandbox.registry import Variant
 from sandbox.report import fixed_cost
-from sandbox.report.explain import bar, explain
 from sandbox.report.counters import counters
+from sandbox.report.explain import bar, explain
 from sandbox.report.levels import levels
 from sandbox.result import Counters, Result, Source, Timing, Verdict
 from sandbox.roofline import Gemm, Level, Parts, level_bounds, parts, pebble_bytes, work

@@ -228,6 +228,7 @@ define void @f(ptr noalias readonly %a, ptr %b) memory(argmem: readwrite) {{
   store <2 x float> %g, ptr %b, align 4
   %wide.load = load float, ptr %p, align 4
   %pointer = load ptr, ptr %a, align 8
+  %before = atomicrmw add ptr %p, i64 0 monotonic, align 8
   ret void
 }}
 !0 = !{{!0}}
@@ -267,6 +268,7 @@ def test_every_kind_of_access_is_recorded():
         ("store", "b", 4, 4),
         ("load", "a", 0, 4), ("load", "a", 40, 4),
         ("load", "a", 0, 16), ("store", "b", 0, 8), ("load", "a", 40, 4),
+        ("load", "a", 40, 8), ("store", "a", 40, 8),
     ]  # fmt: skip
     assert b[0] == a[0]
     assert b[1] == a[10]
@@ -276,7 +278,7 @@ def test_every_kind_of_access_is_recorded():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("%x = atomicrmw add ptr %a, i32 1 seq_cst", "atomicrmw"),
+        ("%x = cmpxchg ptr %a, i32 1, i32 2 seq_cst seq_cst", "cmpxchg"),
         ("%x = load atomic i32, ptr %a seq_cst, align 4", "load atomic"),
         ("call void %b(ptr %a)", "calls what is not known"),
         ("call void @other(ptr %a)", "calls other, whose accesses cannot be seen"),

@@ -30,8 +30,17 @@ def processor() -> str:
 
 
 def microarchitecture() -> str:
-    """By archspec's name: zen3, neoverse_v2; a generic one (x86_64_v3) where it knows none."""
-    return str(archspec.cpu.host().name)
+    """By archspec's name: zen3, neoverse_v2; a generic one (x86_64_v3) where it knows none.
+
+    A virtual machine may hide features and pass for an older one: where the caches are not those
+    of the name's data sheet, it is "unknown".
+    """
+    from sandbox.machine import catalogue
+
+    name = str(archspec.cpu.host().name)
+    sheet = catalogue.microarchitecture(name)
+    own = [c.one_bytes for c in hierarchy()][:2]
+    return name if sheet is None or [c.bytes for c in sheet.caches[:2]] == own else "unknown"
 
 
 def vector_isa() -> str:
@@ -110,15 +119,10 @@ def hierarchy() -> tuple[Cache, ...]:
 
 
 def data_sheet() -> Cpu | None:
-    """Of this microarchitecture, in the catalogue; None where it is unknown.
-
-    A virtual machine may hide features and pass for an older one: its own caches have to be there.
-    """
+    """Of this microarchitecture, in the catalogue; None where it is unknown."""
     from sandbox.machine import catalogue
 
-    sheet = catalogue.microarchitecture(microarchitecture())
-    own = [c.one_bytes for c in hierarchy()][:2]
-    return sheet if sheet and [c.bytes for c in sheet.caches[:2]] == own else None
+    return catalogue.microarchitecture(microarchitecture())
 
 
 def caches() -> dict[int, tuple[int, int]]:
