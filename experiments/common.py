@@ -102,10 +102,11 @@ def call(r: Result) -> Timing:
 
 def hardware(machine: Machine) -> str:
     """The machine in words: its GPU, or its processor and cores."""
-    return machine.gpu.name if machine.gpu else _processor(machine)
+    return machine.gpu.name if machine.gpu else processor(machine)
 
 
-def _processor(machine: Machine) -> str:
+def processor(machine: Machine) -> str:
+    """Its name and microarchitecture, and the cores that are used."""
     brand, _, architecture = machine.name.partition(", ")
     known = architecture not in ("", "unknown")
     name = f"{brand} ({re.sub(r'^zen', 'Zen ', architecture)})" if known else brand
@@ -138,17 +139,22 @@ def _cell(value: Any, unit: str) -> str:
     return scaled(value, unit) if unit else significant(value, 4)
 
 
+def results_path(experiment: str, hardware: str, suffix: str) -> Path:
+    """Where an experiment's results on such hardware are kept."""
+    slug = re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-")
+    RESULTS.mkdir(exist_ok=True)
+    return RESULTS / f"{experiment}-{slug}{suffix}"
+
+
 def save(
     experiment: str, machine: Machine, data: Mapping[str, Any], figure: Figure | None = None
 ) -> None:
     """Keep the data as JSON, and the figure as SVG, under the experiment's and machine's names."""
     name = hardware(machine)
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    path = RESULTS / f"{experiment}-{slug}.json"
+    path = results_path(experiment, name, ".json")
     date = datetime.date.today().isoformat()
-    kept = {"hardware": name, "processor": _processor(machine), "date": date}
+    kept = {"hardware": name, "processor": processor(machine), "date": date}
     kept |= {"ceilings": machine.note, **data}
-    RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(kept, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     if figure is not None:
         from sandbox.report import plot  # imports matplotlib

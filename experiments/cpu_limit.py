@@ -17,12 +17,13 @@ from statistics import median
 
 import archspec.cpu
 
+from experiments.common import processor, results_path
 from sandbox import runner
 from sandbox.machine import detect
 from sandbox.machine.here import this_machine
 from sandbox.plan import Plan
 from sandbox.problem import Problem
-from sandbox.registry import Registry, discover
+from sandbox.registry import Registry, Variant, discover
 from sandbox.report.files import as_json
 from sandbox.report.table import percent
 from sandbox.result import Result
@@ -45,14 +46,16 @@ def squares(*sizes: int, dtype: str = "float32") -> list[Problem]:
     return [Problem(n, n, n, dtype=dtype) for n in sizes]
 
 
+LARGE = 2048  # from here on three rounds do, and `vectorised`, which has no blocks, is left out
 SHAPES = [(2000, 64, 64), (64, 2000, 64), (64, 64, 4000), (1000, 1000, 8), (1000, 1000, 1)]
 SHAPES += [(1000, 1, 1000), (1, 1000, 1000)]  # M, N, K
-ODD = squares(100, 127, 250, 333, 517, 1000, 1023) + [Problem(*shape) for shape in SHAPES]
+ODD = squares(100, 127, 129, 250, 333, 500, 511, 517, 1000, 1023, 1025, 1500)
+ODD += [Problem(*shape) for shape in SHAPES]
 ODD += [Problem(500, 500, 500, layout=layout) for layout in ("nt", "tn", "tt")]
 PARTS = (
     Part(
         "float32, multiples of 32",
-        squares(128, 256, 384, 512, 768, 1024, 2048),
+        squares(128, 256, 384, 512, 768, 1024, 2048, 4096),
         {"one": (1.05, 0.98), "all": (1.08, 0.98)},
         {"one": {128: 0.95, 769: 0.90}, "all": {256: 0.92}},
     ),
@@ -70,6 +73,7 @@ PARTS = (
         {"one": {128: 0.92, 769: 0.87}, "all": {256: 0.89}},
     ),
 )
+Row = tuple[Variant, int]  # and its threads
 SATURATION = ("naive", "reordered", "unrolled", "tiled", "simd", "vectorised", "packed")
 
 
@@ -98,7 +102,7 @@ def best_core_type() -> str:
     return min(taken, key=lambda name: median(taken[name]))
 
 
-def rows(registry: Registry, names: Sequence[str], threads: int) -> list[tuple[object, int]]:
+def rows(registry: Registry, names: Sequence[str], threads: int) -> list[Row]:
     return [(v, threads) for name in names if (v := registry.get(name))]
 
 
@@ -170,10 +174,13 @@ def main() -> int:
         print(line, flush=True)
         lines.append(line)
 
-    def judged(names: Sequence[tuple[object, int]], problems: Sequence[Problem]) -> list[Result]:
-        found: list[Result] = []
-        for some in runner.run(Plan(names, problems, machine, rounds=options.rounds)):  # type: ignore[arg-type]
-            found += some
+    def judged(names: Sequence[Row], problems: Sequence[Problem]) -> list[Result]:
+        large = [x for x in problems if min(x.m, x.n, x.k) >= LARGE]
+        small = [x for x in problems if x not in large]
+        blocked = [(v, threads) for v, threads in names if v.name != "vectorised"]
+        plans = [Plan(names, small, machine, rounds=options.rounds)]
+        plans += [Plan(blocked, large, machine, rounds=3)] * bool(large)
+        found = [r for plan in plans for some in runner.run(plan) for r in some]
         results.extend(found)
         return found
 
@@ -200,6 +207,9 @@ def main() -> int:
         if r.flops:
             speed, reached = r.flops / 1e9, percent(r.of_roof or 0.0)
             say(f"| {r.variant} | {r.threads} | {speed:.1f} | {reached} |")
+    kept = results_path("cpu_limit", processor(machine), ".md")
+    kept.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"saved as {kept}")
     if options.json:
         options.json.write_text(as_json(results), encoding="utf-8")
     return int(options.check and any("MISSED" in line for line in lines))
