@@ -100,10 +100,12 @@ def tile_function(module, scalar, lanes, height, width, fused, keeping=False):
     rows = [_INT(0)]
     rows += [builder.call(opaque, [builder.mul(_INT(i), a_row)]) for i in range(1, height)]
 
-    # C's lines are on their way while the sums grow.
+    # C's lines are on their way while the sums grow; a short tile fetches those of the one below.
+    ahead = builder.select(builder.icmp_signed("<", k, _INT(64)), _INT(height), _INT(0))
     for i in range(height):
+        row = at(c, builder.mul(builder.add(ahead, _INT(i)), c_row))
         for offset in (_INT(0), builder.add(last, _INT(lanes * size // 8 - 1))):
-            _prefetch(builder, at(at(c, builder.mul(_INT(i), c_row)), offset), writing=1, hint=3)
+            _prefetch(builder, at(row, offset), writing=1, hint=3)
 
     def step(a, b, panel, *sums):
         ys = [load(at(b, offset)) for offset in offsets]
