@@ -256,6 +256,12 @@ def test_ceilings_are_measured_once(measured):
     assert json.loads(here.store().read_text())["fingerprint"] == detect.fingerprint()
 
 
+def test_of_two_visits_the_better_counts_and_the_difference_is_doubt():
+    first = {"levels": {"L1": (100.0, 0.02), "L2": (50.0, 0.01)}}
+    again = {"levels": {"L1": (80.0, 0.05), "L2": (50.0, 0.03)}}
+    assert here._both(first, again) == {"L1": (100.0, pytest.approx(0.2)), "L2": (50.0, 0.03)}
+
+
 def test_another_number_of_threads_is_measured_when_it_is_asked_for(measured):
     here.this_machine([1, 2])
     m = here.this_machine([3])

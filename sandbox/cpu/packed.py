@@ -1,9 +1,9 @@
 """Idea: the five loops of Goto and van de Geijn (ACM TOMS 34(3), 2008). A block of A (MC x KC) is
 copied so that it stays in L2, a panel of B (KC x NC) so that it lies in L3, strip after strip as
-the tiles read it; a strip is used by all tiles of the block while it is in L1.
+the tiles read it; a strip is used by all tiles of the block one after another.
 
 Traffic: L1 feeds mnk (1/MR + 1/NR) words as before, but they come from where they were put: A is
-copied once for every NC columns, B once, and C crosses k/KC times.
+copied once for every NC columns, B once and read again for every MC rows, and C crosses k/KC times.
 
 Watch: copying pays when it is used often. Where B fits into L1, or few rows use it, it is read
 where it lies; so are rows of A that are short enough not to disturb one another.
@@ -17,7 +17,7 @@ from sandbox.cpu._emitter import HOST, VECTOR_BYTES, aligned, copy, prefetch, ro
 from sandbox.cpu.vectorised import dots, thin, vectors_of_strip
 
 ROWS = HOST.rows
-FEW = 8  # rows of A that are too few to pay for a copy of B; more make no thin tile
+FEW = 8  # rows of A that are too few to pay for a copy of B; of more, no tile is half empty
 
 
 @njit
@@ -27,7 +27,7 @@ def part(total, most, step):
     return min(total, most, (total + count * step - 1) // (count * step) * step)
 
 
-@njit(inline="always")
+@njit(inline="always")  # else LLVM compiles the tiles twice
 def multiply(a, b, out, KC, MC, NC):
     """The five loops; rows of `out` are contiguous and at least a vector long."""
     m, k = a.shape

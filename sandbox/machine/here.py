@@ -113,20 +113,34 @@ def _with_cpu(
         busy = any(facts["busy"] for facts in found.values())
         known = known | found
     if flat:
-        found = processes.in_child(context, _measure_levels, flat)
-        busy = busy or any(facts["busy"] for facts in found.values())
+        first = processes.in_child(context, _measure_levels, flat)
         costs = {str(t): dict(known[str(t)]["t0_s"]) for t in flat}
         for layer in sorted(_LAYERS - {x for modes in costs.values() for x in modes}):
             for t, facts in processes.in_child(context, _measure_layer, layer, flat).items():
                 costs[t] |= facts["t0_s"]
                 busy = busy or facts["busy"]
-        more = {t: found[t] | {"t0_s": costs[t]} for t in found}
+        again = processes.in_child(context, _measure_levels, flat)
+        busy = busy or any(visit[t]["busy"] for visit in (first, again) for t in costs)
+        more = {t: {"levels": _both(first[t], again[t]), "t0_s": costs[t]} for t in costs}
         known = known | {t: known[t] | facts for t, facts in more.items()}
     data = data | {"threads": known}
     if busy:
         return data | {"date": data["date"] + _BUSY}
     _save(data)
     return data
+
+
+def _both(first: dict[str, Any], again: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Of two visits the better rates; by how much the others fall short of them is doubt, too.
+
+    A core's clock and what its neighbours do to its caches last for seconds, longer than a visit.
+    """
+    found = {}
+    for level, (rate, spread) in first["levels"].items():
+        other, doubt = again["levels"][level]
+        best = max(rate, other)
+        found[level] = best, max(spread, doubt, 1 - min(rate, other) / best)
+    return found
 
 
 def _gpu(stored: dict[str, Any], remeasure: bool, say: Say) -> dict[str, Any] | None:
