@@ -361,7 +361,7 @@ def test_the_command_measures_again_on_demand(measured, monkeypatch, compare):
 def test_levels_are_measured_when_they_are_asked_for_and_once(measured):
     assert all(x.bandwidth is None for x in here.this_machine().unit("cpu", "fp32", 1).levels[1:])
     first, second = here.this_machine(levels=True), here.this_machine(levels=True)
-    assert measured == [1, 2, "levels", "layer", "layer", "layer"]
+    assert measured == [1, 2, "levels", "layer", "layer", "layer", "levels"]
     assert first == second
     unit = first.unit("cpu", "fp32", 2)
     assert {x.name: x.bandwidth for x in unit.levels if x.name in ("L1", "DRAM")} == {
