@@ -95,7 +95,7 @@ def table(path: Path, say: Say) -> None:
         if row["step"] != "element":  # a program an element: the interpreter would take hours
             say(f"{row['step']}, {row['dtype']}, N = {row['n']}")
             simulate(row, Chip(**kept["chip"]))
-    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+            path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     title = f"{kept['hardware']}: one call, from empty caches; L2 keeps what is not written yet"
     show(title, COLUMNS, kept["rows"])
 
