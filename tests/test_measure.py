@@ -146,6 +146,7 @@ def burst(fresh=1e-3, again=1e-3, total=0.03):
         ([burst(3e-6, 1e-6)] * 6, False),  # within the noise
         ([burst(1.5e-3, 1e-3)] * 6, False),
         ([burst(9e-3, 1e-3)] + [burst()] * 2, False),  # one interrupted call
+        ([burst(8e-3, 2e-5)] + [burst(8e-3, 8e-3)] * 2, False),  # a pool of threads that waits
     ],
 )
 def test_memory_shows_in_the_second_call(bursts, expected):
