@@ -18,7 +18,8 @@ BURST_S = 0.015  # seconds of timed calls in one visit
 _WARM_S = 0.01  # a cold thread pool or cache costs milliseconds: calls that are made and forgotten
 _SAMPLE_S = 2e-5  # the least that is timed at once: hundreds of times the clock's own cost
 _AGAIN = 5  # calls on numbers that did not change, at the most
-_LEAST_VISITS = 3  # fewer prove nothing on a busy machine
+_LEAST_VISITS = 3  # that try a call again: fewer prove nothing on a busy machine
+_LEAST_WALLS = 6  # and fewer late answers, of a machine that is busy throughout
 _LONG_S = 0.1  # a call this long hides what is cold at its start
 
 
@@ -133,7 +134,7 @@ def clocks_disagree(walls: Sequence[float], bursts: Sequence[Burst]) -> bool:
     pairs = [(w, b.total_s) for w, b in zip(walls, bursts, strict=True)]
     longer = any(total > wall + 1e-3 for wall, total in pairs)
     late = [0.9 * wall - total for wall, total in pairs]
-    return longer or (len(late) >= _LEAST_VISITS and min(late) > 5e-3)
+    return longer or (len(late) >= _LEAST_WALLS and min(late) > 5e-3)
 
 
 def devices_disagree(bursts: Sequence[Burst]) -> bool:

@@ -161,8 +161,14 @@ def _table(found: Sequence[UnitFigures], n: int) -> Table:
             cells = ({x.name: cell(x) for x in f.levels}.get(level, "") for f in found)
             row(name.format(level), *cells)
 
+    def doubt(*spreads: float | None) -> None:
+        if any(spreads):
+            row("  +-", *(percent(s) if s else "" for s in spreads))
+
     row("peak", *(scaled(f.peak_flops, "FLOP/s") for f in found))
+    doubt(*(f.spread for f in found))
     levels("{}", lambda x: scaled(x.bandwidth, "B/s") if x.bandwidth else "unknown")
+    levels("{} +-", lambda x: percent(x.spread) if x.spread else "")
     levels("{} ridge I*, FLOP/byte", lambda x: significant(x.ridge, 4) if x.ridge else "")
     row("N* = 3 s I* / 2", *(str(int(f.n_star + 0.5)) for f in found))
     row("fast memory M", *(scaled(f.fast_bytes, "B") for f in found))
@@ -181,9 +187,7 @@ def _table(found: Sequence[UnitFigures], n: int) -> Table:
     for mode in dict.fromkeys(mode for f in found for mode in f.fixed_cost_s):
         known = [f.fixed_cost_s.get(mode) for f in found]
         row(f"fixed cost T0, {mode}", *(scaled(s, "s") if s else "" for s in known))
-        spreads = [f.fixed_cost_spread.get(mode) for f in found]
-        if any(spreads):
-            row("  +-", *(percent(s) if s else "" for s in spreads))
+        doubt(*(f.fixed_cost_spread.get(mode) for f in found))
     for e in dict.fromkeys(e for f in found for e in f.n_for):
         row(f"N for {e} of peak", *(f"{f.n_for[e]:.0f}" if f.n_for else "" for f in found))
     return table

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sandbox.machine import Machine, Unit
 from sandbox.registry import Variant
-from sandbox.result import Result
+from sandbox.result import Result, Timing
 from sandbox.roofline import compulsory_bytes, intensity, pebble_bytes, ridge
 
 _BAR = 14
@@ -288,6 +288,13 @@ def _notes(results: Sequence[Result]) -> list[Text]:
     return once + ([Text()] if once else [])
 
 
+def _overlap(x: Timing, y: Timing) -> str:
+    if min(x.rounds, y.rounds) == 1:
+        return " (one round tells little)"
+    apart = x.high_s < y.low_s or y.high_s < x.low_s
+    return "" if apart else " (their intervals overlap)"
+
+
 def _conclusion(results: Sequence[Result], variants: list[Variant]) -> Text | None:
     """How far the last step is from the one before it, from the libraries and from the roof."""
     steps = [r for r in results if r.timing and not r.reference and not r.impossible]
@@ -300,9 +307,13 @@ def _conclusion(results: Sequence[Result], variants: list[Variant]) -> Text | No
     times, to = [], []
     if before and before[-1].timing:
         gain = before[-1].timing.median_s / last.timing.median_s
-        times.append(f"{significant(gain, 2)} times {before[-1].variant}")
+        doubt = _overlap(before[-1].timing, last.timing)
+        times.append(f"{significant(gain, 2)} times {before[-1].variant}{doubt}")
     if last.ratio and last.ratio.value >= 1:
-        times.append(f"{significant(last.ratio.value, 2)} times {last.ratio.to}")
+        same = [r for r in results if r.timing and r.variant == last.ratio.to]
+        rival = next((r.timing for r in same if r.threads == last.threads), None)
+        doubt = _overlap(rival, last.timing) if rival else ""
+        times.append(f"{significant(last.ratio.value, 2)} times {last.ratio.to}{doubt}")
     elif last.ratio:
         to.append(f"{significant(1 / last.ratio.value, 2)} times to {last.ratio.to}")
     if last.of_roof:
