@@ -310,6 +310,8 @@ def test_nothing_to_multiply_fits_the_cache():
         ([row("mine", 5.4e-3)], "mine: 2.0 times to the roof."),
         (ranked([row("mine", 2.9e-3), row("numpy", 2.9e-3 * 1.2, reference=True)]),
          "mine is 1.2 times numpy; 1.1 times to the roof."),
+        (ranked([row("mine", 2.9e-3, spread=0.2), row("numpy", 2.9e-3 * 1.2, reference=True)]),
+         "mine is 1.2 times numpy (their intervals overlap); 1.1 times to the roof."),
         ([row("mine", 5.4e-3, bound=None)], None),
         ([row("numpy", 5.4e-3, reference=True)], None),
     ],
