@@ -16,7 +16,7 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; returns its exit code, 130 where it is
-    interrupted, be it while it is imported."""
+    interrupted, be it while it is imported, and 2 where there is no room for what it says."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         from sandbox.arguments import Parser
@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = importlib.import_module(COMMANDS[options.command]).main(given[1:])
     except KeyboardInterrupt:
         return 130
+    except OSError as error:
+        sys.stderr.write(f"error: {error.filename or 'output'}: {error.strerror}\n")
+        return 2
     return code
 
 

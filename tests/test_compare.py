@@ -470,3 +470,17 @@ def test_the_help(compare):
     code, out, err = compare("--help")
     assert (code, err) == (0, "")
     assert "--shape" in out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize(
+    "command",
+    ["compare --list", "roofline --machines", "roofline --machine h200 --json /dev/full"],
+)
+def test_no_room_for_the_output_is_said_in_a_line(command):
+    with Path("/dev/full").open("w") as full:
+        given = [sys.executable, "-m", "sandbox", *command.split()]
+        done = subprocess.run(given, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "No space left" in done.stderr

@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.machines:
             Terminal(sys.stdout).print(listing({n: catalogue.named(n) for n in catalogue.names()}))
             return 0
-        if options.machine:
+        if options.machine is not None:
             machine = catalogue.named(options.machine)
         else:
             machine = this_machine((), options.remeasure, err.print, levels=True, gpu=True)
@@ -221,13 +221,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         p.exit(2, f"error: {error}\n")
     found = [figures(unit, options.n, options.storage) for unit in machine.units]
-    text = json.dumps({"machine": machine.name, "units": [asdict(f) for f in found]}, indent=1)
+    units = [asdict(f) for f in found]
+    text = json.dumps({"machine": machine.name, "units": units}, indent=1) + "\n"
     to_stdout = str(options.json) == "-"
     Terminal(sys.stderr if to_stdout else sys.stdout).print(
         page(machine, found, options.n, options.storage)
     )
     if to_stdout:
-        print(text)
+        Terminal(sys.stdout).write(text)
     elif options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+        options.json.write_text(text, encoding="utf-8")
     return 0
