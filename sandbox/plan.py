@@ -49,12 +49,16 @@ def select(registry: Registry, names: Sequence[str]) -> list[Variant]:
     """The variants that the names stand for, in order, and the references of their devices.
 
     No name means everything; one step means the ladder up to it; a path means its file's variants.
-    Raises ValueError for a name that stands for nothing, BrokenFile for a file without variants.
+    Raises ValueError for a name, or the name of a step before, that stands for nothing, BrokenFile
+    for a file without variants.
     """
     if len(names) == 1 and (last := registry.get(names[0])):
         chosen = registry.ladder(last)
     else:
         chosen = [v for name in names or ["all"] for v in named(registry, name)]
+    for v in chosen:
+        if v.after is not None and registry.get(v.after) is None:
+            raise ValueError(f"{v.name}: no step is called {v.after!r}: {_hint(registry, v.after)}")
     devices = {v.device for v in chosen}
     chosen += [v for v in registry.variants if v.reference and v.device in devices]
     return [v for v in registry.variants if v in chosen]
@@ -76,10 +80,13 @@ def named(registry: Registry, name: str) -> list[Variant]:
             found = read(path)
             registry.add(found)
         return found
-    known_names = [v.name for v in registry.variants] + ["all", *DEVICES]
-    near = difflib.get_close_matches(name, known_names, 1)
-    hint = f"did you mean {near[0]!r}?" if near else "--list shows what there is"
-    raise ValueError(f"no variant is called {name!r}: {hint}")
+    raise ValueError(f"no variant is called {name!r}: {_hint(registry, name)}")
+
+
+def _hint(registry: Registry, name: str) -> str:
+    known = [v.name for v in registry.variants] + ["all", *DEVICES]
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else "--list shows what there is"
 
 
 def expand(variants: Iterable[Variant], threads: int | None) -> list[tuple[Variant, int]]:

@@ -451,6 +451,14 @@ def test_a_pipe_to_head():
     assert done.stderr == ""
 
 
+def test_a_step_after_nothing_known_is_refused(compare, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(ZEROS.replace('"cpu"', '"cpu", after="reorderd"'))
+    code, out, err = compare(str(path), *QUICK)
+    assert (code, out) == (2, "")
+    assert "zeros: no step is called 'reorderd': did you mean 'reordered'?" in err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
 def test_a_disk_that_is_full(compare):
     code, _, err = compare("numpy", *QUICK, "--threads", "1", "--json", "/dev/full")
