@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 
+from experiments.common import RESULTS
 from sandbox.problem import Problem
 from sandbox.registry import discover, load
 
@@ -44,7 +44,6 @@ FLOORS: dict[tuple[str, str], Callable[[int], float]] = {
 }
 ORDERED_AT, EQUAL = (4096, 8192), 1.03  # steps whose times differ by less differ in traffic
 ROUNDS, REPLAY_S, ROW_S = 15, 2e-3, 1.0
-RESULTS = Path(__file__).parent / "results"
 
 Run = Callable[[Any, Any, Any], None]
 Row = dict[str, Any]

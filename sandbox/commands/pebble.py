@@ -52,11 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"--fast-memory {options.fast_memory}: a cache holds a line of {LINE_BYTES} bytes "
                 f"and three words at least, so {least} bytes or more"
             )
-        named_chip = (
-            Chip.of(catalogue.named(options.machine)) if options.machine is not None else None
-        )
-        if options.machine is not None and named_chip is None:
-            raise ValueError(f"{options.machine} has no GPU: name one that has, as h200")
+        named_chip = None
+        if options.machine is not None:
+            named_chip = Chip.of(catalogue.named(options.machine))
+            if named_chip is None:
+                raise ValueError(f"{options.machine} has no GPU: name one that has, as h200")
         registry = discover()
         named: list[Variant] = []
         for name in options.names:
